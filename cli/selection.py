@@ -63,7 +63,7 @@ filter_option = click.option(
     metavar="FILTER",
     help="All jobs that match this filter, such as 'name:train since:7d'.",
 )
-yes_option = click.option("--yes", "-y", is_flag=True, help="With a filter: do not ask, act on all matching jobs.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask: act on all matching jobs.")
 
 
 def changing_options(command: Callable[..., object]) -> Callable[..., object]:

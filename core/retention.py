@@ -18,6 +18,8 @@ SETTLE_SECONDS = 60.0  # after a job's end its samples are packed within this ti
 MINUTES_GAIN = 0.85  # the share of bytes freed by reducing samples to minutes, approximately
 MAX_LARGEST = 10
 LONG, MACHINE = "long", "machine"  # old samples of a long job, samples of the machine: reported like a tier
+PRUNED = "pruned"  # the event of a job: samples and output were deleted; the reason is a setting or a verb
+BY_RAW_DAYS, BY_ROLLUP_DAYS, BY_SIZE = "store.raw_days", "store.rollup_days", "store.max_size"
 PINNED, RULE, RUNNING, SETTLING = "pinned", "rule", "running", "settling"  # why a job is not changed
 
 
@@ -81,6 +83,7 @@ class Move:
     to: Kept
     until: float = float("inf")
     takes_spec: bool = False
+    by: str = BY_SIZE
 
     @property
     def before(self) -> str:
@@ -158,7 +161,7 @@ def move_by_age(policy: Policy, job: JobSizes, now: float) -> Move | None:
         return None
     age = None if job.ended is None else now - job.ended
     if age is not None and age >= max(policy.raw_seconds, policy.rollup_seconds):
-        return Move(job, Kept.RECORD)
+        return Move(job, Kept.RECORD, by=BY_ROLLUP_DAYS if policy.rollup_seconds >= policy.raw_seconds else BY_RAW_DAYS)
     if job.kept is not Kept.WHOLE:
         return None
     if age is not None and age >= policy.raw_seconds:

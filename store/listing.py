@@ -14,7 +14,7 @@ from jobtop.core.analysis.statistics import statistics
 from jobtop.core.model import AT_WORK, LIVE, Status, is_silent
 from jobtop.core.query.conditions import as_text
 from jobtop.core.record import fields, fresh, record
-from jobtop.store.figures import valid_figures
+from jobtop.store.figures import IS_UPPER_BOUND, valid_figures
 from jobtop.store.jobs import SEQ_IN_LIST, Query
 from jobtop.store.ordering import SORT_KEYS, order_of
 from jobtop.store.query_sql import querying, tuple_cursor
@@ -115,15 +115,11 @@ class Position:
 
 @record
 class Group:
-    """The jobs with one name: their totals, and the durations of the newest ended ones, the oldest first.
-
-    If one of the memory peaks is only a lower bound, so are the percentiles of them.
-    """
+    """The jobs with one name: their totals, and the durations of the newest ended ones, the oldest first."""
 
     name: str
     summary: Summary
     trend: tuple[float, ...]
-    memory_is_bound: bool = False
 
 
 def read_lines(database: Database, seqs: Iterable[int]) -> list[JobLine]:
@@ -217,10 +213,7 @@ def store_and_seq(number: int) -> tuple[int, int]:
 
 def read_runs(database: Database, wanted: Filter | None = None) -> list[Run]:
     """The runs of all jobs that a filter selects, the oldest first."""
-    columns = (
-        "start_time, name, status, duration_seconds, cpu_total_seconds, memory_peak_bytes,"
-        " instr(sources, 'rusage_floor') > 0"
-    )
+    columns = f"start_time, name, status, duration_seconds, cpu_total_seconds, memory_peak_bytes, {IS_UPPER_BOUND}"
     with querying(database, Query(filter=wanted)) as (connection, where, values):
         sql = f"SELECT {columns} FROM jobs {where} ORDER BY start_time"
         rows = tuple_cursor(connection).execute(sql, values).fetchall()
@@ -231,17 +224,15 @@ def read_runs(database: Database, wanted: Filter | None = None) -> list[Run]:
 def group_by_name(stores: Sequence[list[Run]]) -> list[Group]:
     """The runs of some stores in groups by name; the group with the latest run comes first."""
     runs = stores[0] if len(stores) == 1 else sorted(chain.from_iterable(stores), key=lambda run: run[0] or 0.0)
-    figures, bounds = [run[1:6] for run in runs], {run[1] for run in runs if run[6]}
+    figures = [run[1:] for run in runs]
     trends: dict[str | None, deque[float]] = {}
-    for name, status, duration, _, _ in figures:
+    for name, status, duration, *_ in figures:
         trend = trends.pop(name, None) or deque(maxlen=TREND_RUNS)
         if duration is not None and status not in LIVE:
             trend.append(duration)
         trends[name] = trend
     summaries = statistics(figures).groups
-    return [
-        Group(name or "", summaries[name], tuple(trend), name in bounds) for name, trend in reversed(trends.items())
-    ]
+    return [Group(name or "", summaries[name], tuple(trend)) for name, trend in reversed(trends.items())]
 
 
 def vocabulary(database: Database) -> dict[str, list[str]]:

@@ -1,6 +1,7 @@
 """The summary that `run` prints after a job."""
 
 from jobtop.core.model import Job, Status
+from jobtop.core.text.memory_text import WITH_FILES, counts_mapped_files, is_peak_upper_bound
 from jobtop.core.units import format_bytes, format_duration, format_percent, printable
 
 GLYPHS = {
@@ -62,7 +63,7 @@ def cpu_text(job: Job) -> str:
 
 def memory_peak(job: Job) -> str:
     """Return the memory peak; marked `≤` where only an upper bound is known, as of very short jobs."""
-    bound = "≤ " if job.sources.get("memory_peak") == "rusage_floor" else ""
+    bound = "≤ " if is_peak_upper_bound(job) else ""
     return bound + format_bytes(job.usage.memory_peak_bytes)
 
 
@@ -73,12 +74,13 @@ def covers_all_processes(job: Job) -> bool:
 
 def memory_text(job: Job) -> str:
     peak, declared = job.usage.memory_peak_bytes, job.limits.memory_bytes
-    text = (
-        f"{memory_peak(job)} peak{'' if covers_all_processes(job) else ' in one process'}" if peak is not None else "–"
-    )
-    if peak is not None and declared:
+    if peak is None:
+        return "–"
+    text = f"{memory_peak(job)} peak{'' if covers_all_processes(job) else ' in one process'}"
+    text += f" {WITH_FILES}" if counts_mapped_files(job) else ""
+    if declared:
         text += f", {format_percent(peak / declared)} of {format_bytes(declared)} declared"
-        text += f", over its limit by {format_bytes(peak - declared)}" if exceeded_declared_memory(job) else ""
+        text += f", {format_bytes(peak - declared)} above what it asked for" if exceeded_declared_memory(job) else ""
     return text
 
 
@@ -101,6 +103,6 @@ def gpu_text(job: Job) -> str | None:
 def exceeded_declared_memory(job: Job) -> bool:
     """Return whether the job certainly used more memory than it declared; an enforcing cgroup rules that out."""
     peak, declared = job.usage.memory_peak_bytes, job.limits.memory_bytes
-    is_exact = job.sources.get("memory_peak") != "rusage_floor"
+    is_exact = not is_peak_upper_bound(job)
     is_enforced = job.sources.get("limits", "").startswith("cgroup")
     return bool(declared and peak and peak > declared and is_exact and not is_enforced)

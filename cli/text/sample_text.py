@@ -8,9 +8,18 @@ from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
 from jobtop.core.record import replace
 from jobtop.core.series.drawing import make_curve, sparkline
-from jobtop.core.text.job_text import ENDPOINT_SAMPLES, are_samples_deleted, is_thinned, not_monitored_text
+from jobtop.core.text.job_text import (
+    ENDPOINT_SAMPLES,
+    are_samples_deleted,
+    deletion_text,
+    is_thinned,
+    not_monitored_text,
+)
+from jobtop.core.text.memory_text import WITHOUT_FILES
 from jobtop.core.text.metric_text import Number, format_value
 from jobtop.core.units import format_bytes, format_duration
+from jobtop.store.database import Database
+from jobtop.store.jobs import Jobs
 from jobtop.store.samples.curves import Curves
 
 # The metrics in the line of current values, each with its noun in singular and plural.
@@ -20,6 +29,7 @@ CURRENT_METRICS = {
     "proc.count": ("process", "processes"),
     "proc.threads": ("thread", "threads"),
 }
+ANONYMOUS = "mem.anon"  # known if the memory of a job is read from its cgroup
 CPU_TIMES = ("cpu.user", "cpu.system")
 CURVE_WIDTH = 40
 MIN_CURVE_SAMPLES = 3  # fewer samples are only the start and the end
@@ -30,7 +40,7 @@ class SampleText:
     """Text from the samples of one job; text about a job without samples is returned unchanged."""
 
     def __init__(self, app: App, curves: Curves, job: Job) -> None:
-        series = curves.series(job, (*CURRENT_METRICS, *CPU_TIMES))
+        series = curves.series(job, (*CURRENT_METRICS, *CPU_TIMES, ANONYMOUS))
         warn_of_damage(app, job, series.damaged)
         self.job, self.times, self.values = job, series.times, series.values
         self.draws = app.environ.get("TERM") != "dumb"
@@ -57,7 +67,8 @@ class SampleText:
 
     def memory(self, text: str) -> str:
         if (peak := memory_so_far(self.job, self.values)) is not None:
-            text = f"{format_bytes(peak)} peak so far"
+            is_anonymous = any(value is not None for value in self.values[ANONYMOUS])
+            text = f"{format_bytes(peak)} peak so far{f', {WITHOUT_FILES}' if is_anonymous else ''}"
         return self._with_curve("mem.used", text)
 
     def _with_curve(self, key: str, text: str) -> str:
@@ -98,7 +109,7 @@ def warn_if_never_sampled(app: App, curves: Curves, job: Job) -> None:
         never = "was not run" if job.status.ended else "is queued (jobtop queue says why)"
         app.warn(f"job {job.id[:8]} {never}, so there are no samples")
     elif job.status.ended:
-        app.warn(f"job {job.id[:8]} {no_samples_reason(job)}")
+        app.warn(f"job {job.id[:8]} {no_samples_reason(curves, job)}")
     elif (why := not_monitored_text(job)) is not None:
         app.warn(f"job {job.id[:8]} is {why}, so there are no samples")
     else:
@@ -110,10 +121,17 @@ def warn_if_thinned(app: App, job: Job) -> None:
         app.warn(f"job {job.id[:8]} is old: a row is a minute, not a sample (jobtop pin keeps all samples)")
 
 
-def no_samples_reason(job: Job) -> str:
+def deleted_text(database: Database, job: Job) -> str:
+    """Return that samples and output of a job were deleted, when, and by which setting or verb."""
+    events = Jobs(database).events(job)
+    return deletion_text((event.at, event.kind, event.detail) for event in events)
+
+
+def no_samples_reason(curves: Curves, job: Job) -> str:
     samples = job.usage.samples
     if are_samples_deleted(job):
-        return "is old: its samples were deleted, its totals are in jobtop show (jobtop pin keeps all data)"
+        deleted = deleted_text(curves.store.database, job)
+        return f"has no samples left: they were {deleted}; jobtop show has its totals (jobtop pin keeps all data)"
     if samples is None:
         return "was never sampled, so only its totals are known (jobtop run samples unless --no-monitor is given)"
     if samples > ENDPOINT_SAMPLES:

@@ -74,7 +74,7 @@ def complete_sort_key(ctx: click.Context, param: click.Parameter, incomplete: st
     shell_complete=complete_columns,
     help="The columns of the table or the CSV, such as name,params,time,mem (jobtop help history lists all).",
 )
-@click.option("--page-after", metavar="ID", help="Only jobs that follow this one in the same order.")
+@click.option("--page-after", metavar="ID", help="Continue a list after this job: print the jobs below it.")
 @format_options
 @click.pass_obj
 def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], **options: Any) -> int:

@@ -12,6 +12,7 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.completion import complete_job_id
 from jobtop.cli.text.output_lines import LinePrinter
+from jobtop.cli.text.sample_text import deleted_text
 from jobtop.cli.text.tables import STREAM, stream_format_options
 from jobtop.core.errors import StoreBusy, UnknownJob, UsageError
 from jobtop.core.model import Job, Kept
@@ -58,7 +59,7 @@ def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool,
     directory = StatePaths(jobs.database.path.parent, job.host).job(job.id)
     if has_not_begun(job, directory) and not wait_for_start(app, jobs, job, directory, follow):
         return 0
-    if (why := no_output_reason(job, directory)) is not None:
+    if (why := no_output_reason(jobs, job, directory)) is not None:
         raise UnknownJob(why)
     if chosen["stderr"] and not chosen["stdout"] and is_one_log(directory):
         app.warn(f"stdout and stderr of this job are one log: jobtop logs {job.id[:8]}")
@@ -86,7 +87,14 @@ def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool,
         reader.finish()
     if printer is not None:
         printer.close()
+    warn_if_empty(app, job, directory)
     return 0
+
+
+def warn_if_empty(app: App, job: Job, directory: Path) -> None:
+    """Warn that a job has written nothing, so that an empty answer is not taken for a fault."""
+    if not has_written(directory):
+        app.warn(f"job {job.id[:8]} {'wrote no output' if job.status.ended else 'has written no output yet'}")
 
 
 def writer(app: App, descriptor: int, raw: bool) -> TerminalStream | PlainStream | None:
@@ -114,14 +122,15 @@ def follow_output(app: App, jobs: Jobs, job: Job, directory: Path, readers: Sequ
         time.sleep(POLL_SECONDS)
 
 
-def no_output_reason(job: Job, directory: Path) -> str | None:
+def no_output_reason(jobs: Jobs, job: Job, directory: Path) -> str | None:
     """Return why there is no output of a job here; None if there may be some."""
     if (why := kind_of(job).why_no_output) is not None:
         return f"job {job.id[:8]} has no output here: {why}"
     if directory.is_dir():
         return None
     if job.kept is Kept.RECORD:
-        return f"the output of job {job.id[:8]} was deleted: it is old (jobtop pin keeps all data)"
+        deleted = deleted_text(jobs.database, job)
+        return f"the output of job {job.id[:8]} was {deleted} (jobtop pin keeps all data)"
     return f"the output of job {job.id[:8]} is not beside its store (it ran on {job.host})"
 
 

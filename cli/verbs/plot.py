@@ -10,7 +10,7 @@ from jobtop.cli.app import App
 from jobtop.cli.files import new_file
 from jobtop.cli.run.summary import GLYPHS
 from jobtop.cli.selection import JOBS_HELP, filter_option, find_selected, jobs_argument, selection_of
-from jobtop.cli.text.sample_text import warn_if_never_sampled, warn_of_damage
+from jobtop.cli.text.sample_text import deleted_text, warn_if_never_sampled, warn_of_damage
 from jobtop.cli.verbs.metrics import metric_option, run_seconds
 from jobtop.core.clock import local
 from jobtop.core.errors import UsageError
@@ -18,11 +18,13 @@ from jobtop.core.metrics import Metric
 from jobtop.core.model import Job
 from jobtop.core.series.drawing import Curve, make_curve
 from jobtop.core.series.readings import job_metrics
+from jobtop.core.text.job_text import are_samples_deleted
 from jobtop.core.units import format_duration, printable
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.curves import Curves
 
 DEFAULT_METRICS = ("cpu.percent", "mem.used")
+NOT_MEASURED = "not measured for this job"
 MIN_COLUMNS = 30
 MOST_DRAWN = 10  # jobs of a filter
 
@@ -68,7 +70,8 @@ def plot(
                 file.write(svg(job.name, subtitle(job, end), drawn_curves, end))
             return 0
         print("\n" * bool(number) + f"{printable(job.name)}  {subtitle(job, end)}")
-        print(terminal_charts(app, drawn_curves, end, size["width"], size["height"]))
+        empty = f"samples {deleted_text(jobs.database, job)}" if are_samples_deleted(job) else NOT_MEASURED
+        print(terminal_charts(app, drawn_curves, end, size["width"], size["height"], empty))
     return 0
 
 
@@ -92,12 +95,14 @@ def subtitle(job: Job, end: float) -> str:
     )
 
 
-def terminal_charts(app: App, curves: list[Curve], end: float, width: int | None, height: int | None) -> str:
-    """Return the charts, sized to fit the terminal if possible."""
+def terminal_charts(
+    app: App, curves: list[Curve], end: float, width: int | None, height: int | None, empty: str
+) -> str:
+    """Return the charts, sized to fit the terminal if possible; `empty` says why a curve has no values."""
     from jobtop.tui.chart.terminal_plot import charts
 
     columns, lines = shutil.get_terminal_size()
     fitting = (lines - 2) // len(curves) - 1
     return charts(
-        curves, end, width or max(MIN_COLUMNS, columns), height or min(20, max(10, fitting)), app.uses_color(1)
+        curves, end, width or max(MIN_COLUMNS, columns), height or min(20, max(10, fitting)), app.uses_color(1), empty
     )

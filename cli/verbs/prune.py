@@ -16,10 +16,10 @@ from jobtop.cli.verbs.store import Progress, existing_store, progress_bar
 from jobtop.core.clock import iso, local
 from jobtop.core.errors import StoreBusy, StoreUnavailable, UnknownJob
 from jobtop.core.measure.collectors.proc import identify
-from jobtop.core.model import SCHEMA_VERSION, Kept
+from jobtop.core.model import SCHEMA_VERSION, Job, Kept
 from jobtop.core.query.conditions import Filter
 from jobtop.core.query.filter import LANGUAGE
-from jobtop.core.retention import LONG, MACHINE, Policy, Report, policy_warning, read_policy
+from jobtop.core.retention import LONG, MACHINE, Policy, Report, longest_rule, policy_warning, read_policy
 from jobtop.core.units import ABSENT, format_bytes
 from jobtop.lifecycle.reconcile import reconcile
 from jobtop.store.database import Database, open_to_write
@@ -46,14 +46,14 @@ TIER_NAMES = {
 }
 CHANGE_COLUMNS = (
     TableColumn("KEPT", widest=60),
-    *(TableColumn(title, right=True) for title in ("JOBS", "SAMPLES", "OUTPUT", "GAINS")),
+    *(TableColumn(title, right=True) for title in ("JOBS", "SAMPLES", "OUTPUT", "FREED")),
 )
 LARGEST_COLUMNS = (
     TableColumn("LARGEST"),
     TableColumn("NAME"),
     TableColumn("STARTED"),
     TableColumn("KEPT", widest=60),
-    TableColumn("GAINS", right=True),
+    TableColumn("FREED", right=True),
 )
 
 
@@ -78,7 +78,7 @@ def prune(app: App, /, words: tuple[str, ...], before: float | None, dry_run: bo
     background, in small steps.
 
     With --older-than or a FILTER, samples and output of those ended jobs are deleted instead, whatever the settings
-    say; the records stay. jobtop lists the jobs of a filter and asks.
+    say; the records stay. jobtop lists these jobs and asks first.
     """
     wanted = parse_words(words)
     existing_store(app, None)
@@ -88,13 +88,16 @@ def prune(app: App, /, words: tuple[str, ...], before: float | None, dry_run: bo
     elif warning := policy_warning(policy):
         app.warn(warning)
     with open_store(app, dry_run) as database:
-        only = None if wanted is None else jobs_to_prune(Jobs(database), wanted, before, yes or dry_run)
+        only = None
+        if wanted is not None or before is not None:
+            only = jobs_to_prune(Jobs(database), policy, wanted, before, yes or dry_run)
         size = file_bytes(database.path)
         report = run_pass(Retention(database, app.paths, policy, True, only), None, "checking")
         after = size
         if not dry_run:
             is_whole = wanted is None and before is None
-            report = apply_retention(Retention(database, app.paths, policy, only=only), report, is_whole)
+            by = None if is_whole else "jobtop prune"
+            report = apply_retention(Retention(database, app.paths, policy, only=only, by=by), report, is_whole)
             after = shrink_file(app, database)
     if style == "table":
         print(report_text(report, policy, dry_run, size, after))
@@ -111,8 +114,13 @@ def policy_until(policy: Policy, before: float | None) -> Policy:
     return Policy(seconds, seconds, None, policy.rules)
 
 
-def jobs_to_prune(jobs: Jobs, wanted: Filter, before: float | None, yes: bool) -> set[int]:
-    """Return the numbers of the matching jobs that have something to delete, after a yes."""
+def jobs_to_prune(
+    jobs: Jobs, policy: Policy, wanted: Filter | None, before: float | None, yes: bool
+) -> set[int] | None:
+    """Return the numbers of the matching jobs that have something to delete, after a yes.
+
+    None without a filter: then old samples of the machine are deleted too.
+    """
     query = Query(filter=wanted, sort="begun", reverse=True, limit=None)
     found = [
         job
@@ -120,13 +128,22 @@ def jobs_to_prune(jobs: Jobs, wanted: Filter, before: float | None, yes: bool) -
         if job.status.ended
         and not job.pinned
         and job.kept is not Kept.RECORD
+        and not is_protected(policy, job)
         and (before is None or job.end_time is None or job.end_time <= before)
     ]
+    if not found and wanted is None:
+        return None if yes else set()
     if not found:
         raise UnknownJob("No ended job with samples or output matches")
     if not yes:
         confirm("prune", found)
-    return {job.seq for job in found if job.seq is not None}
+    return None if wanted is None else {job.seq for job in found if job.seq is not None}
+
+
+def is_protected(policy: Policy, job: Job) -> bool:
+    """Return whether a rule of [[retention]] keeps all data of an ended job."""
+    rule = longest_rule(policy.rules, job.tags)
+    return rule is not None and (job.end_time is None or time.time() - job.end_time < rule.seconds)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from jobtop.core.query.filter import LANGUAGE
 from jobtop.core.run.capacity import capacity
 from jobtop.core.run.request import group_name
 from jobtop.core.run.scheduling import amount_words, failure
-from jobtop.core.units import ABSENT, format_duration
+from jobtop.core.units import ABSENT, format_duration, number_of, printable
 from jobtop.lifecycle.agent_lock import is_attended
 from jobtop.lifecycle.control import elsewhere
 from jobtop.lifecycle.queue import Queue, check_retry
@@ -222,6 +222,8 @@ def group(app: App, /, style: str, name: str | None, slots: int | None, unlimite
         if name is None:
             raise BadValue("no group given: jobtop group NAME --slots N")
         open_queue(app).set_slots(group_name(name), slots)
+        limit = "no limit" if slots is None else f"at most {number_of(slots, 'job')} at once"
+        print(f"group {printable(name)}: {limit}")
         return ExitCode.OK
     records = list(group_records(app)) if app.has_store() else []
     if name is not None and not (records := [record for record in records if record["name"] == name]):

@@ -1,7 +1,6 @@
 """`jobtop show`: prints everything known about one job."""
 
 import json
-import shlex
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from jobtop.core.query.conditions import tag_text
 from jobtop.core.text.event_text import event_text
 from jobtop.core.text.file_text import summary_lines
 from jobtop.core.text.job_text import not_monitored_text, queue_parts, samples_kept_text
+from jobtop.core.text.shell_text import shell_text
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.store.jobs import Jobs
 from jobtop.store.references import FORMS_HELP
@@ -45,9 +45,10 @@ def show(app: App, reference: str, style: str) -> int:
     status = colored(f"{GLYPHS[job.status]} {status_text(app, jobs, job)}", job.status, color)
     print(f"{printable(job.name)}  {status}  {job.id}")
     events = sorted(jobs.events(job), key=lambda event: event.at)
-    ending = explain_end(job, [(event.at, event.kind, event.detail) for event in events], read_ending_output(jobs, job))
+    happened = [(event.at, event.kind, event.detail) for event in events]
+    ending = explain_end(job, happened, read_ending_output(jobs, job))
     samples = SampleText(app, Curves(jobs.database), job)
-    for title, value in facts(job, samples, retention_rule_text(app, job), ending):
+    for title, value in facts(job, samples, retention_rule_text(app, job), ending, samples_kept_text(job, happened)):
         first, *rest = value.split("\n")
         print(f"  {title:<11}{first}")
         for line in rest:
@@ -90,7 +91,9 @@ def retention_rule_text(app: App, job: Job) -> str | None:
     return f'all data {duration}, by [[retention]] tag = "{printable(rule.tag)}"'
 
 
-def facts(job: Job, samples: SampleText, rule: str | None, ending: Sequence[EndingLine] = ()) -> list[tuple[str, str]]:
+def facts(
+    job: Job, samples: SampleText, rule: str | None, ending: Sequence[EndingLine] = (), kept: str | None = None
+) -> list[tuple[str, str]]:
     """Return the titles and values of the page; lines without a value are left out."""
     usage, monitor = job.usage, job.monitor
     elapsed = job.duration_seconds
@@ -101,7 +104,7 @@ def facts(job: Job, samples: SampleText, rule: str | None, ending: Sequence[Endi
         ("why", ending_text(ending, LineKind.EVIDENCE)),
         ("advice", ending_text(ending, LineKind.ADVICE)),
         ("output", ending_text(ending, LineKind.OUTPUT, "│ ")),
-        ("command", printable(shlex.join(job.command))),
+        ("command", printable(shell_text(job.command))),
         ("in", printable(job.cwd)),
         ("where", place_text(job)),
         ("when", time_text(job, elapsed)),
@@ -121,7 +124,7 @@ def facts(job: Job, samples: SampleText, rule: str | None, ending: Sequence[Endi
             f"{count_text(usage.switches_voluntary)} voluntary, {count_text(usage.switches_involuntary)} forced",
         ),
         ("processes", f"{count_text(usage.processes_seen)} seen, {count_text(usage.processes_peak)} at once"),
-        ("samples", samples_kept_text(job)),
+        ("samples", kept),
         ("pinned", "all data is kept (jobtop unpin)" if job.pinned else None),
         ("kept", rule),
         ("declared", limits_text(job)),

@@ -75,7 +75,8 @@ def headline(overall: Summary) -> Iterator[str]:
     yield f"success  {success_text(overall)}"
     yield f"time     {time_words}, {percentiles_text(overall.duration)}{coverage_text(overall.duration, ended)}"
     yield f"cpu      {total_text(overall.cpu)}, {percentiles_text(overall.cpu)}{coverage_text(overall.cpu, ended)}"
-    yield f"memory   p50 {format_bytes(memory.p50)}, p95 {format_bytes(memory.p95)}{coverage_text(memory, ended)}"
+    peaks = f"p50 {peak_text(memory, memory.p50)}, p95 {peak_text(memory, memory.p95)}"
+    yield f"memory   {peaks}{coverage_text(memory, ended)}"
 
 
 def success_text(overall: Summary) -> str:
@@ -94,6 +95,11 @@ def total_text(seconds: Distribution) -> str:
 
 def percentiles_text(seconds: Distribution) -> str:
     return f"p50 {format_duration(seconds.p50)}, p95 {format_duration(seconds.p95)}"
+
+
+def peak_text(memory: Distribution, percentile: float | None) -> str:
+    """Return a percentile of memory peaks; `≤` in front if only an upper bound is known, as of very short jobs."""
+    return f"{'≤ ' if memory.is_bound(percentile) else ''}{format_bytes(percentile)}"
 
 
 def coverage_text(values: Distribution, ended: int) -> str:
@@ -116,6 +122,6 @@ def group_row(label: str | None, group: Summary) -> tuple[str, ...]:
         format_percent(group.success_rate),
         *(format_duration(value) for value in (group.cpu.total, group.cpu.p50, group.cpu.p95)),
         *(format_duration(value) for value in (group.duration.total, group.duration.p50, group.duration.p95)),
-        format_bytes(group.memory.p50),
-        format_bytes(group.memory.p95),
+        peak_text(group.memory, group.memory.p50),
+        peak_text(group.memory, group.memory.p95),
     )

@@ -7,7 +7,7 @@ from collections import Counter
 
 from jobtop.core.clock import iso
 from jobtop.core.model import LIVE, SCHEMA_VERSION, Status
-from jobtop.core.record import record
+from jobtop.core.record import record, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,20 +15,28 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     Number = TypeVar("Number", int, float)
-    # Of one job: group label, status, duration and CPU time in seconds, memory peak in bytes.
-    JobFigures = tuple[str | None, str, float | None, float | None, int | None]
+    # Of one job: group label, status, duration and CPU time in seconds, memory peak in bytes, whether that is a bound.
+    JobFigures = tuple[str | None, str, float | None, float | None, int | None, int]
 
 FAILED = frozenset({Status.FAILED, Status.TIMEOUT, Status.ERROR, Status.LOST})
 
 
 @record
 class Distribution:
-    """How a number is distributed over the jobs for which it is known; only the count if there are none."""
+    """How a number is distributed over the jobs for which it is known; only the count if there are none.
+
+    `largest_bound` is the largest number that is only an upper bound.
+    """
 
     known: int
     total: float | None = None
     p50: float | None = None
     p95: float | None = None
+    largest_bound: float | None = None
+
+    def is_bound(self, percentile: float | None) -> bool:
+        """Whether a percentile is an upper bound too: bounds below it do not change it."""
+        return percentile is not None and self.largest_bound is not None and self.largest_bound >= percentile
 
     @property
     def mean(self) -> float | None:
@@ -78,6 +86,8 @@ class Summary:
             "cpu_time_p95_seconds": self.cpu.p95,
             "memory_peak_p50_bytes": self.memory.p50,
             "memory_peak_p95_bytes": self.memory.p95,
+            "memory_peak_p50_is_bound": self.memory.is_bound(self.memory.p50) if self.memory.known else None,
+            "memory_peak_p95_is_bound": self.memory.is_bound(self.memory.p95) if self.memory.known else None,
             "jobs_with_duration": self.duration.known,
             "jobs_with_cpu_time": self.cpu.known,
             "jobs_with_memory_peak": self.memory.known,
@@ -110,11 +120,13 @@ def group_json(group: Summary) -> dict[str, Any]:
 def statistics(jobs: Iterable[JobFigures]) -> Statistics:
     """Return the statistics of the jobs, overall and by their labels."""
     tallies: dict[str | None, GroupTally] = {}
-    for label, status, duration, cpu_time, memory_peak in jobs:
+    for label, status, duration, cpu_time, memory_peak, is_bound in jobs:
         tally = tallies.get(label)
         if tally is None:
             tally = tallies[label] = GroupTally()
         tally.add(status, duration, cpu_time, memory_peak)
+        if is_bound and status not in LIVE and memory_peak is not None:
+            tally.largest_bound = max(tally.largest_bound or 0, memory_peak)
     groups = {label: tally.summary() for label, tally in tallies.items()}
     ordered = sorted(groups.items(), key=lambda item: _group_order(*item))
     return Statistics(combine_tallies(tallies.values()).summary(), dict(ordered))
@@ -123,13 +135,14 @@ def statistics(jobs: Iterable[JobFigures]) -> Statistics:
 class GroupTally:
     """Collects the statuses of jobs, and the known numbers of ended ones."""
 
-    __slots__ = ("cpu_times", "durations", "memory_peaks", "statuses")
+    __slots__ = ("cpu_times", "durations", "largest_bound", "memory_peaks", "statuses")
 
     def __init__(self) -> None:
         self.statuses: list[str] = []
         self.durations: list[float] = []
         self.cpu_times: list[float] = []
         self.memory_peaks: list[int] = []
+        self.largest_bound: int | None = None  # of memory peaks
 
     def add(self, status: str, duration: float | None, cpu_time: float | None, memory_peak: int | None) -> None:
         self.statuses.append(status)
@@ -154,7 +167,7 @@ class GroupTally:
             running=sum(counts[status] for status in LIVE),
             duration=distribution(self.durations),
             cpu=distribution(self.cpu_times),
-            memory=distribution(self.memory_peaks),
+            memory=replace(distribution(self.memory_peaks), largest_bound=self.largest_bound),
         )
 
 
@@ -166,6 +179,8 @@ def combine_tallies(tallies: Iterable[GroupTally]) -> GroupTally:
         whole.durations += tally.durations
         whole.cpu_times += tally.cpu_times
         whole.memory_peaks += tally.memory_peaks
+        if tally.largest_bound is not None:
+            whole.largest_bound = max(whole.largest_bound or 0, tally.largest_bound)
     return whole
 
 

@@ -68,6 +68,7 @@ PLAIN_TEXTS = {
     "descendants_ended": "the last of its descendants ended",
     "recorded_late": "recorded late: the store could not be written",
     "sampling_restored": "sampled at the requested interval again",
+    "pruned": "samples and output deleted",
     "error": "could not start",
 }
 

@@ -7,21 +7,29 @@ from jobtop.core.model import Job, Kept, Status
 from jobtop.core.run.scheduling import will_be_retried
 from jobtop.core.units import number_of, printable
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
 ENDPOINT_SAMPLES = 2  # the samples at the start and at the end, which every job has
 
 
-def is_peak_upper_bound(job: Job) -> bool:
-    """Return whether the memory peak of a job is only an upper bound."""
-    return job.sources.get("memory_peak") == "rusage_floor"
-
-
-def samples_kept_text(job: Job) -> str | None:
+def samples_kept_text(job: Job, events: Iterable[tuple[float, str, Mapping[str, Any]]] = ()) -> str | None:
     """Return what is left of the samples of a job; None if all are kept, or there were none."""
     if is_thinned(job):
         return "one per minute"
-    if are_samples_deleted(job):
-        return "deleted, like its output and processes (store.rollup_days, store.max_size; jobtop pin keeps all data)"
-    return None
+    return f"{deletion_text(events)}, like its output and processes" if are_samples_deleted(job) else None
+
+
+def deletion_text(events: Iterable[tuple[float, str, Mapping[str, Any]]]) -> str:
+    """Return when the samples and output of a job were deleted, and by which setting or verb, as far as known."""
+    pruned = [(at, detail) for at, kind, detail in events if kind == "pruned"]
+    if not pruned:
+        return "deleted"
+    at, detail = pruned[-1]
+    by = f" by {printable(str(detail['reason']))}" if detail.get("reason") else ""
+    return f"deleted at {local(at)}{by}"
 
 
 def is_thinned(job: Job) -> bool:

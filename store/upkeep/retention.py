@@ -6,6 +6,7 @@ a process that is killed between two steps leaves an intact store, and the next 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
@@ -14,6 +15,7 @@ from jobtop.core.model import Kept
 from jobtop.core.retention import (
     MACHINE,
     MINUTES_GAIN,
+    PRUNED,
     RUNNING,
     Budget,
     JobSizes,
@@ -61,7 +63,7 @@ MINUTE_SECONDS = 60.0
 class Retention:
     """One pass over a store: prune by age, then by size. With `is_dry` it only reports what it would delete.
 
-    With `only`, the numbers of some jobs, nothing else is pruned.
+    With `only`, the numbers of some jobs, nothing else is pruned. `by` is the verb that a user called, if one did.
     """
 
     def __init__(
@@ -71,7 +73,9 @@ class Retention:
         policy: Policy,
         is_dry: bool = False,
         only: Collection[int] | None = None,
+        by: str | None = None,
     ) -> None:
+        self.by = by
         self.database, self.paths, self.policy, self.is_dry, self.only = database, paths, policy, is_dry, only
         self.now = time.time()
         self.report = Report()
@@ -215,6 +219,7 @@ class Retention:
             return
         if move.to is Kept.RECORD:
             yield from self._delete_all_but_record(move)
+            self._note_deletion(move)
         else:
             yield from self._thin(move)
         if move.to is not move.job.kept:
@@ -274,6 +279,13 @@ class Retention:
                 connection.execute("DELETE FROM named WHERE seq = ?", (named_seq,))
             yield
         self.processed_samples += job.samples + job.minutes
+
+    def _note_deletion(self, move: Move) -> None:
+        """Add an event to a job that lost samples or output, so that verbs can say when and why."""
+        detail = json.dumps({"reason": self.by or move.by})
+        with self.database.writing() as connection:
+            sql = "INSERT INTO events (job_seq, at, kind, detail) SELECT seq, ?, ?, ? FROM jobs WHERE seq = ?"
+            connection.execute(sql, (self.now, PRUNED, detail, move.job.seq))
 
     def _mark(self, moves: Sequence[Move]) -> None:
         """Report the moves of jobs that have nothing to delete, and set their `kept` in one transaction each."""

@@ -3,7 +3,9 @@
 import pytest
 
 from jobtop.core.model import Job, Kept, Queued, Status, Usage
-from jobtop.core.text.job_text import is_peak_upper_bound, not_started_text, queue_parts, samples_kept_text
+from jobtop.core.record import replace
+from jobtop.core.text.job_text import not_started_text, queue_parts, samples_kept_text
+from jobtop.core.text.memory_text import counts_mapped_files, is_peak_upper_bound
 from records import made_job
 
 
@@ -59,3 +61,16 @@ def test_tries_that_are_not_needed_are_not_shown() -> None:
 def test_the_largest_process_alone_bounds_the_peak() -> None:
     jobs: list[Job] = [made_job(sources={"memory_peak": source}) for source in ("rusage_floor", "pss")]
     assert [is_peak_upper_bound(job) for job in jobs] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("source", "sampled", "expected"),
+    [("rusage", 50, True), ("vmhwm", 50, True), ("cgroup", 50, False), ("rusage", 99, False)],
+)
+def test_a_high_water_mark_well_above_the_samples_of_a_cgroup_counts_mapped_files(
+    source: str, sampled: int, expected: bool
+) -> None:
+    metrics: dict[str, dict[str, float | None]] = {"mem.used": {"peak": sampled}, "mem.anon": {"peak": sampled}}
+    job = made_job(usage=Usage(memory_peak_bytes=100), sources={"memory_peak": source}, metrics=metrics)
+    assert counts_mapped_files(job) is expected
+    assert not counts_mapped_files(replace(job, metrics={"mem.used": {"peak": sampled}})), "they count them too"

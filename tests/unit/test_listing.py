@@ -247,10 +247,12 @@ def test_a_line_says_that_a_peak_is_only_a_bound(database: Database) -> None:
     assert [line.memory_is_bound for line in lines] == [True, False]
 
 
-def test_the_peaks_of_a_group_are_bounds_if_one_of_them_is(database: Database) -> None:
+def test_the_percentiles_of_a_group_are_bounds_if_a_peak_is(database: Database) -> None:
     for name, source in (("one", "pss"), ("two", "pss"), ("two", "rusage_floor")):
-        Jobs(database).insert(made_job(name=name, sources={"memory_peak": source}))
-    assert {group.name: group.memory_is_bound for group in groups_of(database)} == {"one": False, "two": True}
+        usage = Usage(memory_peak_bytes=7)
+        Jobs(database).insert(made_job(name=name, usage=usage, sources={"memory_peak": source}))
+    memory = {group.name: group.summary.memory for group in groups_of(database)}
+    assert {name: known.is_bound(known.p95) for name, known in memory.items()} == {"one": False, "two": True}
 
 
 @pytest.mark.parametrize("sort", SORT_KEYS)

@@ -10,7 +10,7 @@ from jobtop.cli.verbs.logs import NO_OUTPUT_HINT, follow_output, wait_for_start
 from jobtop.core.model import Job, JobSpec, Queued, Status
 from jobtop.core.record import replace
 from jobtop.lifecycle.queue import Queue
-from records import assert_one_line, call, running_job, this_process
+from records import assert_one_line, call, made_job, running_job, this_process
 
 
 @pytest.fixture
@@ -86,3 +86,13 @@ def test_who_follows_a_job_that_writes_nothing_is_told_once_what_may_hold_it_bac
     said: list[str] = []
     follow_output(listening(lambda _: None, said), queue.jobs, job, directory, [Reader()])  # type: ignore[list-item]
     assert said == ([] if output else [NO_OUTPUT_HINT])
+
+
+def test_a_job_that_wrote_nothing_says_so(queue: Queue) -> None:
+    job = queue.jobs.insert(made_job())
+    queue.paths.job(job.id).mkdir(parents=True)
+    answer = call("logs", job.id)
+    assert (answer.returncode, answer.stdout) == (0, "")
+    assert_one_line(answer.stderr, job.id[:8], "no output")
+    (queue.paths.job(job.id) / "stdout").write_text("")
+    assert_one_line(call("logs", job.id, "--json").stderr, "no output")

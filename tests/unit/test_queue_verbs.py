@@ -227,13 +227,13 @@ def test_without_a_store_nothing_waits(home: Path) -> None:
 
 
 def test_groups_are_listed_with_what_they_have(queue: Queue) -> None:
-    assert call("group", "nightly", "--slots", "8") == (0, "", "")
+    assert call("group", "nightly", "--slots", "8") == (0, "group nightly: at most 8 jobs at once\n", "")
     submitted(queue, Queued(group="nightly"))
     submitted(queue, Queued(group="loose"))
     shape = {"schema_version": 1, "name": "loose", "slots": None, "running": 0, "waiting": 1}
     assert json.loads(call("group", "--json").stdout) == [shape, shape | {"name": "nightly", "slots": 8}]
     assert call("group", "loose").stdout.splitlines()[1].split() == ["loose", "–", "0", "1"]
-    assert call("group", "nightly", "--unlimited").returncode == 0
+    assert call("group", "nightly", "--unlimited") == (0, "group nightly: no limit\n", "")
     assert queue.groups() == {}
 
 

@@ -215,7 +215,8 @@ def test_a_very_old_job_keeps_its_record_and_its_events(database: Database, path
     job = kept(database, paths, 100.0)
     report = pruned(database, paths).report
     assert Jobs(database).find(job.id) == replace(job, kept=Kept.RECORD)
-    assert counts(database, job) == {"blocks": 0, "snapshots": 0, "log_marks": 0, "events": 1}
+    assert counts(database, job) == {"blocks": 0, "snapshots": 0, "log_marks": 0, "events": 2}
+    assert Jobs(database).events(job)[-1].detail == {"reason": "store.rollup_days"}
     assert not paths.job(job.id).exists()
     assert paths.spec(job.id).exists(), "which store.spec_days is for"
     went = report.removed["whole", "record"]
@@ -491,10 +492,15 @@ def test_prune_keeps_only_records_of_jobs_older_than_a_time(database: Database, 
     look = call("prune", "--older-than", "5d", "--dry-run")
     assert (look.returncode, look.stderr) == (0, "")
     assert jobs[2].id[:8] in look.stdout
-    assert call("prune", "--older-than", "5d").returncode == 0
+    code, out, err = call("prune", "--older-than", "5d")
+    assert (code, out) == (2, "")
+    assert jobs[2].id[:8] in err
+    assert_one_line(err.splitlines(keepends=True)[-1], "1 job", "--yes")
+    assert call("prune", "--older-than", "5d", "--yes").returncode == 0
+    assert "jobtop prune" in call("plot", jobs[2].id).stdout
     assert [Jobs(database).find(job.id).kept for job in (*jobs, pinned)] == ["whole", "whole", "record", "whole"]
     day = datetime.fromtimestamp(time.time() - 2 * DAY, UTC).isoformat()
-    assert call("prune", "--older-than", day).returncode == 0
+    assert call("prune", "--older-than", day, "--yes").returncode == 0
     assert [Jobs(database).find(job.id).kept for job in (*jobs, pinned)] == ["whole", "record", "record", "whole"]
 
 
@@ -530,7 +536,7 @@ def test_pinned_and_pruned_jobs_say_so(database: Database, paths: StatePaths) ->
     assert "one per minute" in call("show", thinned.id).stdout
     assert "store.rollup_days" in call("show", record.id).stdout
     for verb in ("metrics", "plot"):
-        assert_one_line(call(verb, record.id).stderr, record.id[:8], "samples were deleted", "jobtop show")
+        assert_one_line(call(verb, record.id).stderr, record.id[:8], "deleted", "store.rollup_days", "jobtop show")
     assert call("metrics", thinned.id).stderr.count("a row is a minute") == 1
     exported = call("export", whole.id, thinned.id, record.id)
     deleted, reduced = exported.stderr.splitlines(keepends=True)
@@ -540,7 +546,7 @@ def test_pinned_and_pruned_jobs_say_so(database: Database, paths: StatePaths) ->
     assert call("export", whole.id).stderr == ""
     output = call("logs", record.id)
     assert output.returncode == 2
-    assert_one_line(output.stderr, record.id[:8], "deleted")
+    assert_one_line(output.stderr, record.id[:8], "deleted", "store.rollup_days")
     pinned = call("pin", record.id)
     assert pinned.returncode == 0
     assert_one_line(pinned.stderr, record.id[:8], "what is left")

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 SHARED_KEYS = (
     "successful failed cancelled unknown running success_rate total_cpu_time_seconds average_duration_seconds"
     " duration_p50_seconds duration_p95_seconds cpu_time_p50_seconds cpu_time_p95_seconds memory_peak_p50_bytes"
-    " memory_peak_p95_bytes jobs_with_duration jobs_with_cpu_time jobs_with_memory_peak"
+    " memory_peak_p95_bytes memory_peak_p50_is_bound memory_peak_p95_is_bound"
+    " jobs_with_duration jobs_with_cpu_time jobs_with_memory_peak"
 ).split()
 
 
@@ -25,9 +26,10 @@ def figures(
     duration: float | None = 1.0,
     cpu: float | None = 1.0,
     memory: int | None = 1,
+    is_bound: bool = False,
 ) -> "JobFigures":
     """A job of a second, but for what is given."""
-    return label, str(status), duration, cpu, memory
+    return label, str(status), duration, cpu, memory, is_bound
 
 
 def summarise(jobs: "list[JobFigures]") -> Summary:
@@ -55,6 +57,13 @@ def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed(percent: 
 def test_percentiles_do_not_depend_on_the_order_of_the_jobs() -> None:
     shuffled = distribution([5.0, 1.0, 4.0, 2.0, 3.0])
     assert (shuffled.total, shuffled.mean, shuffled.p50, shuffled.p95) == (15.0, 3.0, 3.0, 5.0)
+
+
+def test_a_percentile_is_an_upper_bound_if_a_bound_is_as_large() -> None:
+    found = summarise([figures(memory=3, is_bound=True), figures(memory=2), figures(memory=9)]).memory
+    assert (found.p50, found.p95) == (3, 9)
+    assert [found.is_bound(value) for value in (found.p50, found.p95, None)] == [True, False, False]
+    assert not summarise([figures(memory=3, is_bound=True), figures(memory=4), figures(memory=9)]).memory.is_bound(4)
 
 
 def test_an_unknown_number_counts_neither_as_zero_nor_as_a_job() -> None:

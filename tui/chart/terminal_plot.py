@@ -13,21 +13,27 @@ COLORS = (BLUE, ORANGE, GREEN, PURPLE)
 POINTS_PER_COLUMN = 4
 
 
-def charts(curves: Sequence[Curve], end: float, width: int, height: int, color: bool) -> str:
-    """One chart for each curve, below each other, over the same time; plain text without colour."""
+def charts(curves: Sequence[Curve], end: float, width: int, height: int, color: bool, empty: str) -> str:
+    """One chart for each curve, below each other, over the same time; plain text without colour.
+
+    `empty` says why a curve has no values.
+    """
     drawn = [
-        chart(curve, end, width, height, COLORS[number % len(COLORS)], color) for number, curve in enumerate(curves)
+        chart(curve, end, width, height, COLORS[number % len(COLORS)], color)
+        if curve.known()
+        else f"{heading_of(curve)}: {empty}"
+        for number, curve in enumerate(curves)
     ]
     return "\n\n".join(drawn)
 
 
+def heading_of(curve: Curve) -> str:
+    return f"{curve.metric.key}: {curve.metric.title}"
+
+
 def chart(curve: Curve, end: float, width: int, height: int, shade: tuple[int, int, int], color: bool) -> str:
     """A line of text and the chart below it; gaps stay empty."""
-    known = curve.known()
-    heading = f"{curve.metric.key}: {curve.metric.title}"
-    if not known:
-        return f"{heading}, not measured for this job"
-    peak = max(known)
+    peak = max(curve.known())
     marks = value_marks(curve.metric, peak, max(2, height // 2 - 1))
     plotext.clear_figure()
     plotext.theme("clear")
@@ -44,4 +50,4 @@ def chart(curve: Curve, end: float, width: int, height: int, shade: tuple[int, i
     text = plotext.build()
     text = text if color else plotext.uncolorize(text)
     lines = [line.rstrip() for line in text.rstrip("\n").split("\n")]
-    return "\n".join([f"{heading}, peak {format_shown(curve.metric, peak)}", *lines])
+    return "\n".join([f"{heading_of(curve)}, peak {format_shown(curve.metric, peak)}", *lines])

@@ -46,7 +46,7 @@ def seconds(value: float | None) -> Cell:
 
 
 def size(group: Group, value: float | None) -> Cell:
-    return number(bounded(short_bytes(value), value is not None and group.memory_is_bound))
+    return number(bounded(short_bytes(value), group.summary.memory.is_bound(value)))
 
 
 def live(group: Group) -> Cell:

@@ -7,7 +7,7 @@ from math import ceil, log2
 from typing import Any
 
 from jobtop.core.record import record, replace
-from jobtop.core.text.job_text import is_peak_upper_bound
+from jobtop.core.text.memory_text import is_peak_upper_bound
 from jobtop.core.units import format_duration
 from jobtop.tui.data.last_minute import columns_of
 from jobtop.tui.data.view import JobRow

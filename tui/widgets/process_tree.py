@@ -77,7 +77,7 @@ class ProcessTree(Table[TreeRow]):
         self.source = ListRows(self._rows(), lambda shown: shown.row.pid)
         count = len(processes.rows)
         self.set_title([Span("Processes", Tone.TEXT, True), Span(f" {count}" if count else "", Tone.GREY)])
-        when = "" if processes.at is None or not count else f"as at {short_duration(processes.at)}"
+        when = "" if processes.at is None or not count else f"after {short_duration(processes.at)}"
         self.set_subtitle([Span(when, Tone.GREY)])
 
     def sort_by(self, sort: Sort) -> None:

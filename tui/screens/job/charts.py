@@ -9,7 +9,8 @@ from jobtop.core.model import Job
 from jobtop.core.record import record
 from jobtop.core.series.drawing import Curve
 from jobtop.core.text.event_text import BAD, WARNING, severity
-from jobtop.core.text.job_text import are_samples_deleted, is_peak_upper_bound, not_monitored_text, not_started_text
+from jobtop.core.text.job_text import are_samples_deleted, deletion_text, not_monitored_text, not_started_text
+from jobtop.core.text.memory_text import WITH_FILES, counts_mapped_files, is_peak_upper_bound
 from jobtop.core.units import format_bytes
 from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, EventMark, Side, Whole
 from jobtop.tui.chart.window import TimeWindow
@@ -21,7 +22,6 @@ STALLED = 0.01  # of the time: less pressure is not shown
 VERY_END = 0.03  # of the run
 NO_SAMPLES = "no samples yet"
 NEVER_SAMPLED = "not sampled: only totals are known"
-LET_GO = "samples deleted: only totals are left"
 
 
 @record
@@ -48,7 +48,8 @@ def cpu_note(job_view: JobView) -> str:
 
 def memory_note(job_view: JobView) -> str:
     peak, bound = job_view.numbers.memory_peak, "≤ " if is_peak_upper_bound(job_view.job) else ""
-    return f"peak {bound}{format_bytes(peak)}" if peak is not None else ""
+    files = f" {WITH_FILES}" if counts_mapped_files(job_view.job) else ""
+    return f"peak {bound}{format_bytes(peak)}{files}" if peak is not None else ""
 
 
 def io_note(job_view: JobView) -> str:
@@ -128,7 +129,9 @@ def no_samples(job_view: JobView) -> str:
         return not_monitored_text(job) or NO_SAMPLES
     if job_view.is_sampled:
         return "not measured for this job"
-    return LET_GO if are_samples_deleted(job) else NEVER_SAMPLED
+    if not are_samples_deleted(job):
+        return NEVER_SAMPLED
+    return f"samples {deletion_text((event.at, event.kind, event.detail) for event in job_view.events)}"
 
 
 def event_marks(job_view: JobView) -> list[EventMark]:

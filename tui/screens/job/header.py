@@ -12,7 +12,8 @@ from textual.strip import Strip
 from jobtop.core.model import Job
 from jobtop.core.record import record
 from jobtop.core.run.outcome import signal_name
-from jobtop.core.text.job_text import is_peak_upper_bound, samples_kept_text
+from jobtop.core.text.job_text import samples_kept_text
+from jobtop.core.text.memory_text import is_peak_upper_bound
 from jobtop.core.units import ABSENT, format_duration, format_percent
 from jobtop.tui.data.job_reading import JobView
 from jobtop.tui.palette import FLAG_GLYPHS, STATUS_GLYPHS, Tone, load_tone
