@@ -1,7 +1,7 @@
-"""`jobtop metrics`: prints the samples of a job from its start, and new ones until it ends."""
+"""`jobtop metrics`: prints the samples of a job or of the host, and new ones as they come."""
 
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +16,7 @@ from jobtop.cli.text.sample_text import warn_if_never_sampled, warn_if_thinned, 
 from jobtop.cli.text.tables import STREAM, stream_format_options
 from jobtop.cli.values import LastOrSince
 from jobtop.core.errors import StoreBusy, UsageError
+from jobtop.core.metrics import DEVICE_SCOPES
 from jobtop.core.model import Job, Sample
 from jobtop.core.series.downsample import select_positions
 from jobtop.core.series.readings import KEYS, SampleReader, SampleReading, job_metrics
@@ -39,13 +40,44 @@ def metric_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any
     return click.option("--metric", "keys", multiple=True, metavar="KEY", shell_complete=complete_metric, help=text)
 
 
+def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --host and --device to a verb, as the arguments `host` and `devices`."""
+    command = click.option(
+        "--device",
+        "devices",
+        multiple=True,
+        metavar="NAME",
+        help=f"With --host: this device (disk:sda, sda), a kind ({' '.join(DEVICE_SCOPES)}) or all; may be repeated.",
+    )(command)
+    return click.option("--host", is_flag=True, help="The host, or its devices, instead of a job.")(command)
+
+
+def is_about_host(reference: object, options: Mapping[str, Any]) -> bool:
+    """Return whether the host is meant; UsageError if a job is named too, or a device without --host."""
+    if options["host"] and reference:
+        raise UsageError("--host is about the host: leave out the ID")
+    if options["devices"] and not options["host"]:
+        raise UsageError("--device needs --host")
+    return bool(options["host"])
+
+
+def required_id(reference: str | None) -> str:
+    """Return the ID; the usual error if there is none."""
+    if reference is None:
+        context = click.get_current_context()
+        raise click.MissingParameter(ctx=context, param=context.command.params[0])
+    return reference
+
+
 @click.command(epilog=FORMS_HELP)
-@click.argument("reference", metavar="ID", shell_complete=complete_job_id)
+@click.argument("reference", metavar="ID", required=False, shell_complete=complete_job_id)
+@host_options
 @metric_option("Only this metric, such as mem.used; may be repeated.")
 @click.option(
     "--since",
     type=LastOrSince(),
-    help="Only the last part, such as 5m: up to now, or to the job's end. Or since a time: 2026-11-15T14:30.",
+    help="Only the last part, such as 5m: up to now, or to the job's end. Or since a time: 2026-11-15T14:30."
+    " With --host: 1h unless given.",
 )
 @click.option(
     "--max-points", type=click.IntRange(2), metavar="N", help="Thin past samples to at most N; peaks are kept."
@@ -54,20 +86,30 @@ def metric_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any
     "-f",
     "--follow/--no-follow",
     default=None,
-    help="Print new samples until the job has ended; the default for a running job.",
+    help="Print new samples until the job has ended; the default for a running job. With --host: until Ctrl-C.",
 )
 @click.option(
     "--blocks", is_flag=True, help="Print a block of lines per sample, with all known values, instead of a table."
 )
 @stream_format_options("Short for --format jsonl.")
 @click.pass_obj
-def metrics(app: App, /, reference: str, keys: tuple[str, ...], style: str, blocks: bool, **options: Any) -> int:
-    """Print the samples of a job from its start, and new ones while it runs.
+def metrics(app: App, /, reference: str | None, keys: tuple[str, ...], style: str, blocks: bool, **options: Any) -> int:
+    """Print the samples of a job from its start, and new ones while it runs; or those of the host.
 
     A table has a line per sample, with rates since the previous one. JSON Lines and CSV have the counters themselves.
     """
-    chosen = job_metrics(keys)
     style = "jsonl" if style == STREAM else style
+    if is_about_host(reference, options):
+        if options["follow"] and style == "json":
+            raise UsageError("--follow needs --format jsonl: --format json is one list")
+        if blocks or options["max_points"] is not None:
+            raise UsageError("--blocks and --max-points are for jobs: leave them out with --host")
+        from jobtop.cli.machine_stream import print_machine
+
+        print_machine(app, options["devices"], keys, style, options["since"], bool(options["follow"]))
+        return 0
+    reference = required_id(reference)
+    chosen = job_metrics(keys)
     if blocks and (keys or style != "table"):
         raise UsageError("--blocks shows everything for people: leave out --metric and --format")
     jobs, job = app.find(reference)

@@ -1,8 +1,9 @@
-"""`jobtop plot`: draws what a job used over time, in the terminal or to an SVG file."""
+"""`jobtop plot`: draws what a job or the host used over time, in the terminal or to an SVG file."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,7 +12,8 @@ from jobtop.cli.files import new_file
 from jobtop.cli.run.summary import GLYPHS
 from jobtop.cli.selection import JOBS_HELP, filter_option, find_selected, jobs_argument, selection_of
 from jobtop.cli.text.sample_text import deleted_text, warn_if_never_sampled, warn_of_damage
-from jobtop.cli.verbs.metrics import metric_option, run_seconds
+from jobtop.cli.values import LastOrSince
+from jobtop.cli.verbs.metrics import host_options, is_about_host, metric_option, run_seconds
 from jobtop.core.clock import local
 from jobtop.core.errors import UsageError
 from jobtop.core.metrics import Metric
@@ -32,6 +34,10 @@ MOST_DRAWN = 10  # jobs of a filter
 @click.command(epilog=JOBS_HELP)
 @jobs_argument
 @filter_option
+@host_options
+@click.option(
+    "--since", type=LastOrSince(), help="With --host: the last 5m, or since a time: 2026-11-15T14:30; 1h unless given."
+)
 @metric_option("Draw this metric, such as io.read_bytes; may be repeated.")
 @click.option("--height", type=click.IntRange(6, 200), metavar="N", help="Lines per chart; by default as many as fit.")
 @click.option(
@@ -48,13 +54,17 @@ def plot(
     keys: tuple[str, ...],
     svg_path: Path | None,
     force: bool,
-    **size: int,
+    **options: Any,
 ) -> int:
     """Draw what a job used over time: CPU and memory, or the given metrics; counters are drawn as rates.
 
     Several jobs, or those that match a filter, are drawn one below the other. Where no samples were taken, as while
-    the machine was suspended, the curve has a gap.
+    the machine was suspended, the curve has a gap. With --host: what the host did in the last hour, or its devices.
     """
+    if is_about_host(words or filters, options):
+        return plot_host(app, keys, svg_path, force, options)
+    if options["since"] is not None:
+        raise UsageError("--since needs --host: a job is drawn from its start")
     metrics = job_metrics(keys or DEFAULT_METRICS)
     found = find_selected(app, selection_of(words, filters))
     if svg_path is not None and len(found) > 1:
@@ -71,7 +81,27 @@ def plot(
             return 0
         print("\n" * bool(number) + f"{printable(job.name)}  {subtitle(job, end)}")
         empty = f"samples {deleted_text(jobs.database, job)}" if are_samples_deleted(job) else NOT_MEASURED
-        print(terminal_charts(app, drawn_curves, end, size["width"], size["height"], empty))
+        print(terminal_charts(app, drawn_curves, end, options["width"], options["height"], empty))
+    return 0
+
+
+def plot_host(app: App, keys: tuple[str, ...], svg_path: Path | None, force: bool, options: Mapping[str, Any]) -> int:
+    """Draw the host, or its devices one below the other."""
+    from jobtop.cli.machine_plot import drawings
+
+    found = drawings(app, options["devices"], keys, options["since"])
+    if svg_path is not None:
+        from jobtop.core.series.svg import svg
+
+        if len(found) > 1:
+            raise UsageError(f"--svg draws one device, and {len(found)} are selected (--device disk:sda selects one)")
+        with new_file("--svg", svg_path, force) as file:
+            for drawing in found:
+                file.write(svg(drawing.title, drawing.subtitle, drawing.curves, drawing.end))
+        return 0
+    for number, drawing in enumerate(found):
+        print("\n" * bool(number) + f"{drawing.title}  {drawing.subtitle}")
+        print(terminal_charts(app, drawing.curves, drawing.end, options["width"], options["height"], "not measured"))
     return 0
 
 

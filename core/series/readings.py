@@ -88,10 +88,10 @@ def sample_json(job: Job, reading: SampleReading, keys: Sequence[str] = KEYS) ->
     for key, value in zip(keys, values, strict=True):
         group, _, name = key.partition(".")
         result.setdefault(group, {})[name] = value
-    return result if reading.minute is None else result | {"minute": _minute_json(reading.minute, keys)}
+    return result if reading.minute is None else result | {"minute": minute_json(reading.minute, keys)}
 
 
-def _minute_json(minute: Minute, keys: Sequence[str]) -> dict[str, Any]:
+def minute_json(minute: Minute, keys: Sequence[str]) -> dict[str, Any]:
     """Return minimum, maximum and last values of the samples of a minute; constant values are left out."""
     parts = {"min": minute.least, "max": minute.greatest, "last": minute.last}
     return {"samples": minute.samples} | {

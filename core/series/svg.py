@@ -53,7 +53,7 @@ def chart(curve: Curve, box: Box, end: float, color: str) -> Iterator[str]:
     peak = max(known, default=0.0)
     marks = value_marks(curve.metric, peak)
     top, end = max(marks[-1], peak) or 1.0, end or 1.0
-    peak_text = f"peak {format_shown(curve.metric, peak)}" if known else "not known of this job"
+    peak_text = f"peak {format_shown(curve.metric, peak)}" if known else "not known"
     yield f'<text x="{box.left}" y="{box.top - 12}" font-weight="600" fill="#1c2330">{escaped(curve.metric.title)}'
     details = f"· {escaped(curve.metric.key)} · {escaped(peak_text)}"
     yield f'<tspan font-weight="400" fill="#5b6472" dx="6">{details}</tspan></text>'

@@ -227,7 +227,7 @@ class SeriesStore:
         samples = [sample for _, sample in rows]
         for data in packed:
             if len(samples) < count:
-                block = _samples(data, keys)
+                block = samples_in(data, keys)
                 samples = [sample for _, sample in block or () if sample.elapsed <= until] + samples
         return samples[-count:]
 
@@ -239,7 +239,7 @@ class SeriesStore:
         samples: list[Sample] = []
         for data in packed:
             if len(samples) < count:
-                samples = [sample for _, sample in _samples(data, keys) or ()] + samples
+                samples = [sample for _, sample in samples_in(data, keys) or ()] + samples
         return samples[-count:]
 
     def samples(self, owner: int) -> list[Sample]:
@@ -258,7 +258,7 @@ class SeriesStore:
             rows = samples_after(connection, self.layout, owner, last_id, self.layout.keys, after_id=seen)
         samples, damaged, cursor = [], 0, after_id
         for block_id, count, data in packed:
-            block = _samples(data, self.layout.keys)
+            block = samples_in(data, self.layout.keys)
             damaged += count if block is None else 0
             samples += [sample for identifier, sample in block or () if identifier > seen]
             cursor = block_id
@@ -326,7 +326,7 @@ def _load_unsealed(connection: sqlite3.Connection, layout: Layout, owner: int) -
     return Unsealed(last_id, samples_after(connection, layout, owner, last_id, layout.keys))
 
 
-def _samples(data: bytes, keys: Sequence[str]) -> list[tuple[int, Sample]] | None:
+def samples_in(data: bytes, keys: Sequence[str]) -> list[tuple[int, Sample]] | None:
     """The samples of a block with their ids; None if the block is damaged."""
     try:
         block = blocks.decode(data)

@@ -33,7 +33,8 @@ def heading_of(curve: Curve) -> str:
 
 def chart(curve: Curve, end: float, width: int, height: int, shade: tuple[int, int, int], color: bool) -> str:
     """A line of text and the chart below it; gaps stay empty."""
-    peak = max(curve.known())
+    known = curve.known()
+    peak = max(known)
     marks = value_marks(curve.metric, peak, max(2, height // 2 - 1))
     plotext.clear_figure()
     plotext.theme("clear")
@@ -42,7 +43,7 @@ def chart(curve: Curve, end: float, width: int, height: int, shade: tuple[int, i
     for segment in segments(curve):
         moments, values = zip(*thin_points(segment, POINTS_PER_COLUMN * width), strict=True)
         plotext.plot(moments, values, marker="braille", color=shade)
-    plotext.ylim(0, max(marks[-1], peak) or 1)
+    plotext.ylim(min(0, *known), max(marks[-1], peak) or 1)  # a battery that is charged has a power below 0
     plotext.xlim(0, end or 1)
     plotext.yticks(marks, [format_shown(curve.metric, mark) for mark in marks])
     ticks = time_marks(end, max(2, width // 12))
