@@ -204,9 +204,12 @@ MEASUREMENTS: Mapping[str, str | None] = {
     "gpu": "all GPUs",
     "nvidia": "NVIDIA's GPUs",
     "rapl": "the energy of the CPU",
+    "amd": "AMD's GPUs",
+    "intel": "Intel's GPUs",
+    "drm": "all GPUs but NVIDIA's",
     "network": "the network traffic of each job",
     "net": "the same as `network`",
-    **dict.fromkeys(("amd", "intel", "drm", "docker")),
+    **dict.fromkeys(("docker",)),
 }
 _KEEP_ENV_DEFAULT = "SLURM_*,PBS_*,CUDA_VISIBLE_DEVICES"
 

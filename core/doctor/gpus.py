@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping
 
 from jobtop.core.doctor.checks import Finding, MachineFiles, State
+from jobtop.core.doctor.drm_gpus import drm_findings
 from jobtop.core.measure.collectors.gpu import nvidia
 from jobtop.core.measure.collectors.gpu.nvidia_driver import VENDOR, display_cards, driver_problem
 from jobtop.core.measure.collectors.machine_pids import MachinePids
@@ -13,7 +14,6 @@ from jobtop.core.units import number_of
 
 NAME = "NVIDIA GPUs"
 LONGEST_SECONDS = 10.0  # that a driver may take to answer
-UNREAD_VENDORS = {"0x1002": "AMD", "0x8086": "Intel"}
 DRIVER_REMEDY = "as root: modprobe nvidia (part of NVIDIA's driver); for a container: docker run --gpus all …"
 PIDS_REMEDY = "docker run --pid=host …, or docker run -v /proc:/host/proc:ro …"
 RESET_REMEDY = "as root: nvidia-smi --gpu-reset, or boot"
@@ -29,8 +29,8 @@ REMEDIES = {
 
 
 def gpu_findings(machine: MachineFiles, environ: Mapping[str, str]) -> list[Finding]:
-    """Check NVIDIA's GPUs, and name cards of vendors that jobtop does not read."""
-    return [nvidia_gpus(machine, environ), *unread_gpus(machine)]
+    """Check the GPUs of all vendors."""
+    return [nvidia_gpus(machine, environ), *drm_findings(machine)]
 
 
 def nvidia_gpus(machine: MachineFiles, environ: Mapping[str, str]) -> Finding:
@@ -74,13 +74,3 @@ def asked(machine: MachineFiles, count: int) -> Finding:
     if (unseen := MachinePids(machine.path("proc")).problem()) is not None:
         return Finding(NAME, State.FAILS, f"{meaning}; not by job: {unseen}", PIDS_REMEDY)
     return Finding(NAME, State.WORKS, f"{meaning}: utilisation, memory and energy, of each job too")
-
-
-def unread_gpus(machine: MachineFiles) -> list[Finding]:
-    """Name the cards that no source reads."""
-    vendors = set(display_cards(machine.path("sys")).values())
-    return [
-        Finding(f"{name} GPUs", State.FAILS, "not read by this version of jobtop")
-        for vendor, name in UNREAD_VENDORS.items()
-        if vendor in vendors
-    ]

@@ -50,6 +50,17 @@ def nvidia(options: Options) -> Source:
     return collector("gpu.nvidia_source")(options) if problem is None else UnopenedSource("nvidia", problem)
 
 
+def drm(options: Options) -> Source:
+    """The source of all other GPUs; where there is no card, nothing of it is imported and it has no thread."""
+    from jobtop.core.measure.collectors.gpu.drm_cards import find_cards
+
+    if "gpu" in options.without or "drm" in options.without:
+        return UnopenedSource("drm", "it is switched off (monitor.without)")
+    if not find_cards(options.sys, options.without):
+        return UnopenedSource("drm", "the kernel has no GPU of another vendor")
+    return collector("gpu.drm_source")(options)
+
+
 def slow_devices(options: Options) -> Source:
     """The source of what is slow to read of the host, unless the host is not sampled at all."""
     if "devices" in options.without or "host" in options.without:
@@ -84,6 +95,7 @@ def network(options: Options) -> Source:
 
 GPU_SOURCES: dict[str, Opener] = {
     "nvidia": nvidia,
+    "drm": drm,
 }
 # Sources of jobs, in the order in which they are called: of two values of one key the later one counts.
 JOB_SOURCES: dict[str, Opener] = {

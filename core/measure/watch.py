@@ -28,6 +28,7 @@ COUNTERS = frozenset(key for key in JOB_COLUMNS if BY_KEY[key].kind is Kind.COUN
 PLACES = {key: place for place, key in enumerate(JOB_COLUMNS)}
 COUNTER_PLACES = tuple(PLACES[key] for key in JOB_COLUMNS if key in COUNTERS)
 USER, SYSTEM, PROCESSES = PLACES["cpu.user"], PLACES["cpu.system"], PLACES["proc.count"]
+GPU_KEYS = frozenset({"gpu.util", "gpu.mem_used", "energy.gpu"})  # that several sources have a part of
 UNKNOWN_ROW: JobRow = (None,) * len(JOB_COLUMNS)
 pick_counters = itemgetter(*COUNTER_PLACES)
 IMPOSSIBLE_SECONDS, IMPOSSIBLE_SHARE = 0.1, 0.05  # more CPU time than there can be, by more than the kernel rounds
@@ -119,13 +120,19 @@ class Watch:
         return Sample(sample.elapsed, tuple(values))
 
     def _merge(self, elapsed: float) -> None:
-        """Make one row of what the sources read; of two values of one key the later source's counts."""
+        """Make one row of what the sources read; of two values of one key the later source's counts.
+
+        GPUs of different vendors have different sources: a job on both has the sum.
+        """
         row = self.process_row
         if self.parts:
             values = list(row)
             for part in self.parts.values():
                 for key, value in part.items():
                     values[PLACES[key]] = value
+            if len(of_gpus := [part for part in self.parts.values() if not GPU_KEYS.isdisjoint(part)]) > 1:
+                for key in GPU_KEYS:
+                    values[PLACES[key]] = sum_of_all(key, of_gpus)
             row = tuple(values)
         if row[PROCESSES] == 0:  # it has ended, and its record has not: it uses no memory any more
             row = tuple(value if place in COUNTER_PLACES else None for place, value in enumerate(row))
@@ -167,6 +174,12 @@ class Watch:
         if excess > IMPOSSIBLE_SECONDS and excess > IMPOSSIBLE_SHARE * job_values.CORES * seconds:
             self.impossible_seconds = max(self.impossible_seconds, excess)
         return tuple(map(values.get, JOB_COLUMNS))
+
+
+def sum_of_all(key: str, parts: Sequence[dict[str, Number]]) -> Number | None:
+    """The sum of one key; None if one of the parts does not know it."""
+    known = [part[key] for part in parts if key in part]
+    return sum(known) if len(known) == len(parts) else None
 
 
 def values_by_key(row: JobRow) -> dict[str, Number]:

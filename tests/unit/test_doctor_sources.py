@@ -250,17 +250,17 @@ def card(machine_files: MachineFiles, vendor: str) -> None:
     (directory / "class").write_text("0x030000\n")
 
 
+def by_name(machine_files: MachineFiles) -> dict[str, Finding]:
+    return {finding.name: finding for finding in gpus.gpu_findings(machine_files, {})}
+
+
 def test_a_card_that_is_not_read_is_told_with_a_remedy(machine_files: MachineFiles) -> None:
-    [none] = gpus.gpu_findings(machine_files, {})
-    assert none.state is State.ABSENT
-    card(machine_files, "0x10de")
-    [found] = gpus.gpu_findings(machine_files, {})
-    assert (found.state, "modprobe" in str(found.remedy)) == (State.FAILS, True)
-    card(machine_files, "0x1002")
-    assert {finding.name: finding.state for finding in gpus.gpu_findings(machine_files, {})} == {
-        "NVIDIA GPUs": State.ABSENT,
-        "AMD GPUs": State.FAILS,
-    }
+    assert {finding.state for finding in by_name(machine_files).values()} == {State.ABSENT}
+    for vendor, name in (("0x10de", "NVIDIA GPUs"), ("0x1002", "AMD GPUs"), ("0x8086", "Intel GPUs")):
+        card(machine_files, vendor)
+        found = by_name(machine_files)
+        assert {each.name for each in found.values() if each.state is State.FAILS} == {name}
+        assert "modprobe" in str(found[name].remedy)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_a_library_of_nvidia_that_cannot_be_loaded_fails_where_there_is_a_card(
 ) -> None:
     program = (
         "import os, sys; from jobtop.core.doctor import gpus; from jobtop.core.doctor.checks import MachineFiles\n"
-        "print([str(found.state) for found in gpus.gpu_findings(MachineFiles(sys.argv[1]), os.environ)])"
+        "print([str(gpus.nvidia_gpus(MachineFiles(sys.argv[1]), os.environ).state)])"
     )
     (tmp_path / "libnvidia-ml.so.1").write_text("not a library")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from captured_hosts import below_machine, slow_reader
+from drm import DrmMachine
 
 from diag_messages import diag_socket
 from energy import PoweredMachine
@@ -221,8 +222,11 @@ def keys_read_of_a_package(below: Path) -> set[str]:
 
 
 def keys_read_of_a_gpu(below: Path) -> set[str]:
-    [(_, values)] = readings_of_a_gpu(below, 1, {}).devices
-    return {key for key, value in values.items() if value is not None}
+    """What a GPU of NVIDIA and one of AMD have together."""
+    amd = DrmMachine(below / "amd", "amd-dgpu")
+    both = [*readings_of_a_gpu(below, 1, {}).devices, *amd.collect().devices]
+    amd.close()
+    return {key for _, values in both for key, value in values.items() if value is not None}
 
 
 def samples_of_a_host(below: Path) -> tuple[HostSample, HostSample]:

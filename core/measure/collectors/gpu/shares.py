@@ -11,19 +11,22 @@ if TYPE_CHECKING:
 
     from jobtop.core.measure.source import Event, Number
 
+MOST_PERCENT = 100.0
+
 
 @record
 class GpuProcesses:
     """The processes of one GPU since the reading before; None is not known.
 
-    `memory_bytes` and `percents` are by pid. A process without a percentage did not run. `joules` were used by all.
-    `counts_energy`: it has a counter of energy, though there may be no reading before. `name` is that of the device:
-    with it, what a job uses of this GPU alone is kept too.
+    `memory_bytes` and `percents` are by pid. A process without a percentage did not run. A percentage of None is not
+    known now; no energy of this step is that process's. `joules` were used by all. `counts_energy`: it has a counter of
+    energy, though there may be no reading before. `name` is that of the device: with it, what a job uses of this GPU
+    alone is kept too.
     """
 
     uuid: str
     memory_bytes: Mapping[int, int | None] | None
-    percents: Mapping[int, float] | None
+    percents: Mapping[int, float | None] | None
     joules: float | None = None
     counts_energy: bool = False
     name: str = ""
@@ -36,8 +39,7 @@ class GpuProcesses:
         """What some processes use of this GPU alone, as far as it is known."""
         pids = set(pids)
         memory = None if self.memory_bytes is None else [self.memory_bytes.get(pid, 0) for pid in pids]
-        percents = None if self.percents is None else [self.percents.get(pid, 0) for pid in pids]
-        read = {PERCENT: _sum(0.0, percents), MEMORY: _sum(0, memory)}
+        read = {PERCENT: _at_most_all(self.percents, pids), MEMORY: _sum(0, memory)}
         return {key: value for key, value in read.items() if value is not None}
 
 
@@ -63,8 +65,8 @@ class JobOnGpus:
         if gpu.percents is None or not gpu.counts_energy:
             self.has_unknown_energy = True
             return
-        everyone = sum(gpu.percents.values())
-        share = sum(gpu.percents.get(pid, 0) for pid in pids) / everyone if everyone > 0 else 0.0
+        everyone = sum(percent or 0 for percent in gpu.percents.values())
+        share = sum(gpu.percents.get(pid) or 0 for pid in pids) / everyone if everyone > 0 else 0.0
         self.energy_joules = (self.energy_joules or 0.0) + share * (gpu.joules or 0.0)
 
     def values(self) -> dict[str, Number]:
@@ -127,6 +129,12 @@ class GpuShares:
         if gpu.uuid not in job.used:
             job.used.add(gpu.uuid)
             self._events.append((key, "gpu_used", {"gpu": gpu.name}))
+
+
+def _at_most_all(percents: Mapping[int, float | None] | None, pids: Iterable[int]) -> Number | None:
+    """The utilisation of one GPU by these processes: they may use several engines of it at once."""
+    total = _sum(0.0, None if percents is None else [percents.get(pid, 0) for pid in pids])
+    return None if total is None else min(total, MOST_PERCENT)
 
 
 def _sum(before: Number | None, values: Iterable[Number | None] | None) -> Number | None:

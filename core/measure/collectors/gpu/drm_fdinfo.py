@@ -1,0 +1,130 @@
+"""Which processes of jobs have a GPU open, and what they use of it, by /proc/PID/fdinfo of any DRM driver.
+
+Only processes of jobs are looked at. To look for open GPUs is expensive: that has a budget, and a process that has not
+run since is not looked at again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from jobtop.core.measure.collectors.gpu.fdinfo import ClientLoad, memory_in_use, parse
+from jobtop.core.procfs import read_text
+from jobtop.core.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    Client = tuple[str, int]  # the address of the GPU, the number of the client
+
+NODES = "/dev/dri/"
+SEARCH_SECONDS = 0.003  # of CPU time for the search of open GPUs in one reading
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 30.0  # between two searches of a process without a GPU
+OPEN_WAIT_SECONDS = 5.0  # between two searches of a process with one
+MOST_FILES = 1024  # of one process that are looked at
+
+
+@record
+class Candidate:
+    """A process of a job; `cpu_ns` tells whether it has run since it was last looked at."""
+
+    pid: int
+    start: int
+    cpu_ns: int | None
+
+
+@record
+class Use:
+    """What a process uses of a GPU; None is not known, or not yet."""
+
+    memory_bytes: int | None
+    percent: float | None
+
+
+class Search:
+    """What is known of one process: its open GPUs by descriptor, and when to look again."""
+
+    __slots__ = ("cpu_ns", "files", "next_at", "wait_seconds")
+
+    def __init__(self, now: float) -> None:
+        self.files: dict[str, str] = {}  # nodes, by descriptor
+        self.cpu_ns: int | None = -1
+        self.next_at, self.wait_seconds = now, FIRST_WAIT_SECONDS
+
+
+class DrmProcesses:
+    """The processes of jobs on GPUs of the DRM."""
+
+    def __init__(self, proc: str = "/proc", cpu_clock: Callable[[], float] = time.thread_time) -> None:
+        self._proc, self._cpu_clock = proc, cpu_clock
+        self._searches: dict[tuple[int, int], Search] = {}
+        self._loads: dict[Client, ClientLoad] = {}
+
+    def read(
+        self, candidates: Iterable[Candidate], addresses: Mapping[str, str], integrated: frozenset[str], now: float
+    ) -> dict[str, dict[int, Use]]:
+        """What each process uses, by GPU and pid. `addresses`: the GPU of each node in /dev/dri."""
+        self._search(candidates, now)
+        loads: dict[Client, ClientLoad] = {}
+        found: dict[str, dict[int, Use]] = {}
+        for (_, pid), search in sorted(((start, pid), search) for (pid, start), search in self._searches.items()):
+            for descriptor, node in search.files.items():
+                client = parse(read_text(f"{self._proc}/{pid}/fdinfo/{descriptor}"))
+                if client is None:
+                    search.next_at = now  # it was closed, or is another file now
+                    continue
+                address = client.address or addresses.get(node, node)
+                key = address, client.number
+                if key in loads:  # a duplicate, or inherited from the process that has opened it
+                    continue
+                loads[key] = self._loads.get(key) or ClientLoad()
+                use = Use(memory_in_use(client, address in integrated), loads[key].percent(client, now))
+                users = found.setdefault(address, {})
+                users[pid] = _together(users[pid], use) if pid in users else use
+        self._loads = loads
+        return found
+
+    def _search(self, candidates: Iterable[Candidate], now: float) -> None:
+        """Look for open GPUs in the processes that are due, the longest waiting first, within the budget."""
+        known, self._searches = self._searches, {}
+        due = []
+        for each in candidates:
+            key = each.pid, each.start
+            search = self._searches[key] = known.get(key) or Search(now)
+            has_run = each.cpu_ns is None or search.cpu_ns != each.cpu_ns
+            if search.next_at <= now and (search.files or has_run):
+                due.append((each, search))
+        due.sort(key=lambda entry: entry[1].next_at)
+        began = self._cpu_clock()
+        for each, search in due:
+            self._look(each, search, now)
+            if self._cpu_clock() - began > SEARCH_SECONDS:
+                break
+
+    def _look(self, each: Candidate, search: Search, now: float) -> None:
+        directory = f"{self._proc}/{each.pid}/fd"
+        search.cpu_ns, search.files = each.cpu_ns, {}
+        try:
+            descriptors = os.listdir(directory)[:MOST_FILES]
+        except OSError:  # it has exited, or belongs to another user (sudo)
+            descriptors = []
+        for descriptor in descriptors:
+            try:
+                target = os.readlink(f"{directory}/{descriptor}")
+            except OSError:
+                continue
+            if target.startswith(NODES):
+                search.files[descriptor] = target.removeprefix(NODES)
+        search.next_at = now + (OPEN_WAIT_SECONDS if search.files else search.wait_seconds)
+        search.wait_seconds = min(2 * search.wait_seconds, LONGEST_WAIT_SECONDS)
+
+
+def _together(first: Use, second: Use) -> Use:
+    """The sum of two clients of one process; what is not known makes all unknown."""
+    memory = (
+        None if first.memory_bytes is None or second.memory_bytes is None else first.memory_bytes + second.memory_bytes
+    )
+    percent = None if first.percent is None or second.percent is None else min(100.0, first.percent + second.percent)
+    return Use(memory, percent)
