@@ -50,7 +50,8 @@ def find_cards(sys: str = "/sys", without: frozenset[str] = frozenset()) -> list
     except OSError:
         return []
     cards = [card for name in names if CARD.fullmatch(name) and (card := _card(f"{root}/{name}", name)) is not None]
-    return sorted((card for card in cards if card.kind not in without), key=lambda card: card.address)
+    left_out = {VENDORS[AMD]: "amd" in without, VENDORS[INTEL]: "intel" in without}
+    return sorted((card for card in cards if not left_out.get(card.kind)), key=lambda card: card.address)
 
 
 def is_integrated_intel(card: Card) -> bool:
