@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from jobtop.core.analysis.cost import Prices
     from jobtop.core.model import Job
     from jobtop.core.run.supervisor import Supervisor
     from jobtop.store.database import Database
@@ -71,6 +72,13 @@ class App:
         self.sets = (*self.sets, *sets)
         if "config" in self.__dict__:
             self.config = load(self.sets, self.environ, current_directory() or "/")
+
+    @cached_property
+    def prices(self) -> Prices:
+        """The prices of [cost]."""
+        from jobtop.core.analysis.cost import prices_of
+
+        return prices_of(self.config)
 
     @cached_property
     def paths(self) -> StatePaths:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SHORTEST_INTERVAL_SECONDS = 0.1
 DEFAULT_ORIGIN = "default"
 FOREVER = "forever"
+LONGEST_NAME = 60
 
 
 def boolean(raw: object) -> bool:
@@ -125,6 +126,32 @@ def texts(raw: object) -> tuple[str, ...]:
     if not isinstance(raw, list):
         raise BadValue(f"{quoted(raw)} is not a list")
     return tuple(map(text, raw))
+
+
+def short_text(raw: object) -> str:
+    """Check that a value is a short text in one line; it may be empty."""
+    if not isinstance(raw, str) or not (raw.isprintable() and len(raw) <= LONGEST_NAME):
+        raise BadValue(f"{quoted(raw)} is not a text of at most {LONGEST_NAME} characters")
+    return raw.strip()
+
+
+def prices(raw: object) -> tuple[str, ...]:
+    """Parse names with prices, a table or a list of NAME=PRICE, into texts of that form."""
+    pairs = [*_flat_pairs(raw)] if isinstance(raw, dict) else [entry.rpartition("=")[::2] for entry in texts(raw)]
+    for name, price in pairs:
+        if not short_text(name):
+            raise BadValue(f"{quoted(price)} has no name (use NAME=PRICE)")
+        non_negative_number(price)
+    return tuple(f"{name}={price}" for name, price in pairs)
+
+
+def _flat_pairs(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield names and values of a table: without quotes, `m5.large` is a table in a table."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat_pairs(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def patterns(raw: object) -> tuple[str, ...]:
@@ -264,11 +291,15 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("store.spec_days", non_negative_number, "30", "how many days the exact command and environment are kept"),
     Setting("store.max_size", size, "2GiB", "the largest size of the history, output included; 0: no limit"),
     Setting("agent.idle", duration, "5m", "how long the agent waits for work before it exits"),
-    Setting("cost.kwh", non_negative_number, "0.30", "the price of a kilowatt-hour", is_used=False),
-    Setting("cost.co2_g_per_kwh", non_negative_number, "350", "grams of CO2 per kilowatt-hour", is_used=False),
-    Setting("cost.cpu_hour", non_negative_number, "0", "the price of a core for an hour", is_used=False),
-    Setting("cost.gib_hour", non_negative_number, "0", "the price of a GiB of memory for an hour", is_used=False),
-    Setting("cost.gpu_hour", non_negative_number, "0", "the price of a GPU for an hour", is_used=False),
+    Setting("cost.kwh", non_negative_number, "0.30", "the price of a kilowatt-hour; without effect until it is set"),
+    Setting("cost.co2_g_per_kwh", non_negative_number, "350", "grams of CO2 per kilowatt-hour"),
+    Setting("cost.cpu_hour", non_negative_number, "0", "the price of a core for an hour"),
+    Setting("cost.gib_hour", non_negative_number, "0", "the price of a GiB of memory for an hour"),
+    Setting("cost.gpu_hour", non_negative_number, "0", "the price of a GPU for an hour"),
+    Setting("cost.watts_per_core", non_negative_number, "0", "estimate energy that is not measured: watts of a core"),
+    Setting("cost.currency", short_text, "", "the currency of the prices, such as EUR"),
+    Setting("cost.instance", short_text, "", "the machine in cost.prices that jobs pay for as a whole"),
+    Setting("cost.prices", prices, "", "prices of machines for an hour, such as m5.large=0.096"),
 )
 ALERT_FIELDS: Mapping[str, ValueParser] = {
     "name": text,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeVar
 
+    from jobtop.core.analysis.cost import Prices
     from jobtop.core.analysis.statistics import JobFigures
     from jobtop.core.model import Job
     from jobtop.core.query.conditions import Filter
@@ -108,12 +109,14 @@ class Fleet:
         outdated = self._outdated_ids(all_ids)
         return sum(len(set(ids) - outdated.get(store, set())) for store, ids in found)
 
-    def figures(self, since: float | None, by: str, wanted: Filter | None = None) -> list[JobFigures]:
+    def figures(
+        self, since: float | None, by: str, wanted: Filter | None = None, prices: Prices | None = None
+    ) -> list[JobFigures]:
         """The figures of every job that began since a moment; a job with copies in several stores counts once."""
         from jobtop.store.figures import read_figures
 
         outdated = self._outdated_ids(None) if self.has_several else {}
-        found = self.each(lambda jobs: read_figures(jobs.database, since, by, wanted, outdated.get(jobs)))
+        found = self.each(lambda jobs: read_figures(jobs.database, since, by, wanted, outdated.get(jobs), prices))
         return [row for _, rows in found for row in rows]
 
     def _query_for(self, jobs: Jobs, query: Query) -> Query:

@@ -206,9 +206,19 @@ def print_outcome(app: App, job: Job, record: str | None, quiet: bool) -> None:
     if job.status in (Status.ERROR, Status.LOST):
         app.warn(f"{job.reason}" + (f" (job {job.id[:8]})" if job.status is Status.LOST else ""))
     elif not quiet and os.isatty(1) and not os.isatty(2):
-        print(summary(job, app.uses_color(1)))  # standard error was redirected for the job
+        print(summary(job, app.uses_color(1), cost_text(app, job)))  # standard error was redirected for the job
     elif not quiet:
-        print_error(summary(job, app.uses_color(2)))
+        print_error(summary(job, app.uses_color(2), cost_text(app, job)))
+
+
+def cost_text(app: App, job: Job) -> str | None:
+    """Return what the job cost, if the user has configured that and it is known."""
+    if not any(key.startswith("cost.") for key in app.config.entries):
+        return None
+    from jobtop.core.analysis.cost import cost_of
+    from jobtop.core.text.cost_text import cost_parts
+
+    return ", ".join(cost_parts(cost_of(job, app.prices))) or None
 
 
 def write_record(app: App, job: Job, path: str) -> None:

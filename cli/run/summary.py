@@ -24,7 +24,7 @@ def colored(text: str, status: Status, color: bool) -> str:
     return f"\x1b[{COLORS.get(status, '31')}m{text}\x1b[0m" if color else text
 
 
-def summary(job: Job, color: bool) -> str:
+def summary(job: Job, color: bool, cost: str | None = None) -> str:
     """Return how the job ended, what it used, and which verb shows more."""
     usage = job.usage
     state = colored(f"{GLYPHS[job.status]} {job.status}", job.status, color)
@@ -34,6 +34,7 @@ def summary(job: Job, color: bool) -> str:
     lines.append(f"  memory  {memory_text(job)}")
     lines.append(f"  storage {format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written")
     lines += [f"  gpu     {gpu}"] if (gpu := gpu_text(job)) is not None else []
+    lines += [f"  cost    {cost}"] if cost is not None else []
     lines += [f"  {'note   ' if why.startswith(NO_SAMPLES) else 'missing'} {why}" for why in incomplete_lines(job)]
     if job.seq is not None:
         lines.append(f"  more    jobtop show {job.id[:8]}")

@@ -11,19 +11,22 @@ from jobtop.cli.app import App
 from jobtop.cli.run.summary import GLYPHS, memory_peak
 from jobtop.cli.text.stale import status_text
 from jobtop.cli.text.tables import TableColumn, flattened
+from jobtop.core.analysis.cost import NO_COST, cost_of
 from jobtop.core.clock import local
 from jobtop.core.errors import UsageError, did_you_mean
 from jobtop.core.job_id import NO_ID
 from jobtop.core.model import Job, Status
 from jobtop.core.query.conditions import as_text, tag_text
 from jobtop.core.record import record
+from jobtop.core.text.cost_text import co2_text, energy_text, money_text
 from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent, printable
 from jobtop.store.jobs import Jobs
 
 NO_JOB = Job(NO_ID, "", (), "", "", "", Status.UNKNOWN)
 DEFAULT_COLUMNS = ("id", "name", "status", "started", "time", "cpu", "mem", "exit")
 PAIRS = {"param": "params", "tag": "tags"}  # columns such as param.lr, and the key of the record
-USED_COLUMNS = ("cpu", "mem")  # that samples tell while a job runs
+NO_RECORD = NO_JOB.to_json() | {"cost": NO_COST.to_json()}
+USED_COLUMNS = ("cpu", "mem", "energy", "co2", "cost")  # that samples tell while a job runs
 MOST_SAMPLED = 50  # running jobs with samples to read; the head has no index by job
 ALIASES = {"memory": "mem", "duration": "time"}  # the names of sort keys
 
@@ -89,7 +92,7 @@ def _column(name: str) -> HistoryColumn:
         return HistoryColumn(name, PAIRS[base], TableColumn(name), partial(_pair_text, PAIRS[base], pair_key))
     if (known := COLUMNS.get(ALIASES.get(name, name))) is not None:
         return known
-    if name in dict(flattened(NO_JOB.to_json())):
+    if name in dict(flattened(NO_RECORD)):
         return HistoryColumn(name, name, TableColumn(name), partial(_value_text, name))
     hint = did_you_mean(name, COLUMNS)
     raise UsageError(f'--columns: unknown column "{printable(name)}"{hint}; {columns_text()}')
@@ -100,8 +103,9 @@ def _pair_text(field: str, pair_key: str, _app: App, _store: Jobs, job: Job) -> 
     return as_text(pairs[pair_key]) if pair_key in pairs else ABSENT
 
 
-def _value_text(key: str, _app: App, _store: Jobs, job: Job) -> str:
-    value = dict(flattened(job.to_json())).get(key)
+def _value_text(key: str, app: App, _store: Jobs, job: Job) -> str:
+    shape = job.to_json() | ({"cost": cost_of(job, app.prices).to_json()} if key.startswith("cost.") else {})
+    value = dict(flattened(shape)).get(key)
     return ABSENT if value is None else as_text(value)
 
 
@@ -125,6 +129,21 @@ def _exit(_app: App, _store: Jobs, job: Job) -> str:
 
 def _signal(_app: App, _store: Jobs, job: Job) -> str:
     return ABSENT if job.signal is None else _exit(_app, _store, job)
+
+
+def _energy(app: App, _store: Jobs, job: Job) -> str:
+    cost = cost_of(job, app.prices)
+    return energy_text(cost.joules, cost.is_estimate).partition(" (")[0]
+
+
+def _co2(app: App, _store: Jobs, job: Job) -> str:
+    cost = cost_of(job, app.prices)
+    return co2_text(cost.co2_grams, cost.is_estimate).removesuffix(" CO₂")
+
+
+def _cost(app: App, _store: Jobs, job: Job) -> str:
+    cost = cost_of(job, app.prices)
+    return money_text(cost.money, cost.currency, cost.is_money_estimate)
 
 
 def _pairs(pairs: Mapping[str, Any]) -> str:
@@ -176,6 +195,9 @@ def _columns() -> dict[str, HistoryColumn]:
         "time": HistoryColumn("time", "duration_seconds", TableColumn("TIME", right=True), _time),
         "exit": HistoryColumn("exit", "exit_code", TableColumn("EXIT", right=True), _exit),
         "signal": HistoryColumn("signal", "signal", TableColumn("SIGNAL"), _signal),
+        "energy": HistoryColumn("energy", "cost.energy_joules", TableColumn("ENERGY", right=True), _energy),
+        "co2": HistoryColumn("co2", "cost.co2_grams", TableColumn("CO2", right=True), _co2),
+        "cost": HistoryColumn("cost", "cost.money", TableColumn("COST", right=True), _cost),
     }
     return {name: columns[name] for name in (*DEFAULT_COLUMNS, *columns)}
 

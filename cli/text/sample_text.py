@@ -30,6 +30,7 @@ CURRENT_METRICS = {
     "proc.threads": ("thread", "threads"),
 }
 ANONYMOUS = "mem.anon"  # known if the memory of a job is read from its cgroup
+ENERGIES = {"energy.cpu": "energy_cpu_joules", "energy.gpu": "energy_gpu_joules"}  # and their fields in a record
 CPU_TIMES = ("cpu.user", "cpu.system")
 CURVE_WIDTH = 40
 MIN_CURVE_SAMPLES = 3  # fewer samples are only the start and the end
@@ -82,12 +83,15 @@ class SampleText:
 
 
 def with_usage_so_far(curves: Curves, job: Job) -> Job:
-    """Return a running job with its CPU time and its memory peak up to the newest sample; other jobs unchanged."""
+    """Return a running job with its duration, CPU time, memory peak and energy so far; other jobs unchanged."""
     if job.status.ended or job.start_time is None:
         return job
-    values = curves.series(job, (*CPU_TIMES, "mem.used")).values
+    series = curves.series(job, (*CPU_TIMES, "mem.used", *ENERGIES))
+    values, elapsed = series.values, max(0.0, time.time() - job.start_time)
     known = {"cpu_total_seconds": cpu_so_far(job, values), "memory_peak_bytes": memory_so_far(job, values)}
-    return replace(job, usage=replace(job.usage, **{key: value for key, value in known.items() if value is not None}))
+    known |= {field: values[key][-1] for key, field in ENERGIES.items() if values[key]}
+    usage = replace(job.usage, **{key: value for key, value in known.items() if value is not None})
+    return replace(job, usage=usage, duration_seconds=elapsed)
 
 
 def cpu_so_far(job: Job, values: Mapping[str, Sequence[Number | None]]) -> Number | None:

@@ -34,5 +34,7 @@ def is_own_store(app: App, store: Jobs) -> bool:
 
 
 def job_json(app: App, store: Jobs, job: Job) -> dict[str, Any]:
-    """Return the record of a job as JSON, with its current staleness."""
-    return job.to_json(is_stale(app, store, job, time.time()))
+    """Return the record of a job as JSON, with its current staleness and what it costs at the prices of now."""
+    from jobtop.core.analysis.cost import cost_of
+
+    return job.to_json(is_stale(app, store, job, time.time())) | {"cost": cost_of(job, app.prices).to_json()}

@@ -8,7 +8,7 @@ from jobtop.cli.app import App
 from jobtop.cli.selection import filter_argument, parse_words
 from jobtop.cli.text.history_columns import (
     COLUMNS,
-    NO_JOB,
+    NO_RECORD,
     HistoryColumn,
     columns_text,
     default_columns,
@@ -106,7 +106,7 @@ def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], *
         rows = [job_json(app, store, job) for store, job in found]
         print_records(style, [{one.name: one.value(row) for one in columns} for row in rows], empty=names_of(columns))
     elif style != "table":
-        print_records(style, [job_json(app, store, job) for store, job in found], empty=NO_JOB.to_json())
+        print_records(style, [job_json(app, store, job) for store, job in found], empty=NO_RECORD)
     elif not found:
         print(empty_message(app, query, page_after is not None))
     else:

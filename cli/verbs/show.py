@@ -10,14 +10,16 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.completion import complete_job_id
 from jobtop.cli.run.summary import GLYPHS, colored, cpu_text, gpu_text, incomplete_lines, memory_text
-from jobtop.cli.text.sample_text import SampleText
+from jobtop.cli.text.sample_text import SampleText, with_usage_so_far
 from jobtop.cli.text.stale import job_json, status_text
 from jobtop.cli.text.tables import format_options, print_records
+from jobtop.core.analysis.cost import NO_COST, Cost, cost_of
 from jobtop.core.analysis.ending import EndingLine, LineKind, explain_end, needs_explanation
 from jobtop.core.clock import local
 from jobtop.core.model import Job, Kept, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.query.conditions import tag_text
+from jobtop.core.text.cost_text import cost_line, energy_line
 from jobtop.core.text.event_text import event_text
 from jobtop.core.text.file_text import summary_lines
 from jobtop.core.text.job_text import not_monitored_text, queue_parts, samples_kept_text
@@ -39,7 +41,9 @@ def show(app: App, reference: str, style: str) -> int:
     jobs, job = app.find(reference)
     if style != "table":
         error_lines = read_ending_output(jobs, job)
-        print_records(style, [job_json(app, jobs, job) | {"error_lines": error_lines or None}], single=True)
+        cost = cost_of(with_usage_so_far(Curves(jobs.database), job), app.prices)
+        more = {"error_lines": error_lines or None, "cost": cost.to_json()}
+        print_records(style, [job_json(app, jobs, job) | more], single=True)
         return 0
     color = app.uses_color(1)
     status = colored(f"{GLYPHS[job.status]} {status_text(app, jobs, job)}", job.status, color)
@@ -48,7 +52,9 @@ def show(app: App, reference: str, style: str) -> int:
     happened = [(event.at, event.kind, event.detail) for event in events]
     ending = explain_end(job, happened, read_ending_output(jobs, job))
     samples = SampleText(app, Curves(jobs.database), job)
-    for title, value in facts(job, samples, retention_rule_text(app, job), ending, samples_kept_text(job, happened)):
+    cost = cost_of(with_usage_so_far(Curves(jobs.database), job), app.prices)
+    kept = samples_kept_text(job, happened)
+    for title, value in facts(job, samples, retention_rule_text(app, job), ending, kept, cost):
         first, *rest = value.split("\n")
         print(f"  {title:<11}{first}")
         for line in rest:
@@ -92,7 +98,12 @@ def retention_rule_text(app: App, job: Job) -> str | None:
 
 
 def facts(
-    job: Job, samples: SampleText, rule: str | None, ending: Sequence[EndingLine] = (), kept: str | None = None
+    job: Job,
+    samples: SampleText,
+    rule: str | None,
+    ending: Sequence[EndingLine] = (),
+    kept: str | None = None,
+    cost: Cost = NO_COST,
 ) -> list[tuple[str, str]]:
     """Return the titles and values of the page; lines without a value are left out."""
     usage, monitor = job.usage, job.monitor
@@ -115,6 +126,8 @@ def facts(
         ("memory", samples.memory(memory_text(job))),
         ("cgroup", cgroup_text(job)),
         ("gpu", gpu_text(job)),
+        ("energy", energy_line(cost)),
+        ("cost", cost_line(cost)),
         ("storage", f"{format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written"),
         ("syscalls", f"{format_bytes(usage.io_read_chars)} read, {format_bytes(usage.io_write_chars)} written"),
         ("files", "\n".join(summary_lines(job, MOST_FILES))),

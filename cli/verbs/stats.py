@@ -1,6 +1,6 @@
 """`jobtop stats`: totals and percentiles of jobs, overall and by group."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -12,8 +12,9 @@ from jobtop.cli.verbs.history import empty_message
 from jobtop.core.analysis.statistics import Distribution, Statistics, Summary, group_json, statistics
 from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.query.filter import LANGUAGE
+from jobtop.core.text.cost_text import co2_text, energy_text, money_text
 from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent, printable
-from jobtop.store.figures import TAG_PREFIX, grouping
+from jobtop.store.figures import PARAM_PREFIX, TAG_PREFIX, grouping
 from jobtop.store.jobs import Query
 
 WIDEST_LABEL = 24
@@ -32,20 +33,24 @@ NUMBER_TITLES = (
     "MEM P95",
 )
 
+COST_TITLES = {"ENERGY": "with_energy", "CO2": "with_energy", "COST": "with_money"}
+
 
 @click.command(epilog=LANGUAGE)
 @filter_argument
 @click.option("--since", type=PastMoment(), help="Only jobs started since then, such as 7d or 2026-11-15.")
-@click.option("--by", default="tool", metavar="tool|name|host|tag:K", help="What to group by; tool by default.")
+@click.option(
+    "--by", default="tool", metavar="tool|name|host|user|month|tag:K|param:K", help="What to group by; tool by default."
+)
 @format_options
 @click.pass_obj
 def stats(app: App, style: str, words: tuple[str, ...], since: float | None, by: str) -> int:
-    """Summarise jobs: how many, how they ended, and their CPU time, duration and memory, overall and by group.
+    """Summarise jobs: how many, how they ended, what they used and cost, overall and by group.
 
     With a FILTER, such as tag:nightly since:7d, only the matching jobs.
     """
     by, wanted = grouping(by), parse_words(words)
-    result = statistics(app.fleet.figures(since, by, wanted) if app.has_history() else [])
+    result = statistics(app.fleet.figures(since, by, wanted, app.prices) if app.has_history() else [])
     if style == "csv":
         print_records(
             style,
@@ -77,6 +82,13 @@ def headline(overall: Summary) -> Iterator[str]:
     yield f"cpu      {total_text(overall.cpu)}, {percentiles_text(overall.cpu)}{coverage_text(overall.cpu, ended)}"
     peaks = f"p50 {peak_text(memory, memory.p50)}, p95 {peak_text(memory, memory.p95)}"
     yield f"memory   {peaks}{coverage_text(memory, ended)}"
+    cost = overall.cost
+    if cost.with_energy:
+        energy, co2 = energy_text(cost.joules, bool(cost.estimated)), co2_text(cost.co2_grams, bool(cost.estimated))
+        yield f"energy   {energy}, {co2}{known_text(cost.with_energy, ended)}"
+    if cost.with_money:
+        money = money_text(cost.money, cost.currency, bool(cost.estimated_money))
+        yield f"cost     {money}{known_text(cost.with_money, ended)}"
 
 
 def success_text(overall: Summary) -> str:
@@ -104,13 +116,35 @@ def peak_text(memory: Distribution, percentile: float | None) -> str:
 
 def coverage_text(values: Distribution, ended: int) -> str:
     """Return for how many jobs the number is known; empty if for all."""
-    return "" if values.known == ended else f" (from {values.known} of {ended} ended jobs)"
+    return known_text(values.known, ended)
+
+
+def known_text(known: int, ended: int) -> str:
+    return "" if known == ended else f" (from {known} of {ended} ended jobs)"
 
 
 def groups_table(result: Statistics, by: str) -> str:
-    title = truncate(printable(by), WIDEST_LABEL) if by.startswith(TAG_PREFIX) else by.upper()
-    columns = [TableColumn(title, widest=WIDEST_LABEL), *(TableColumn(number, right=True) for number in NUMBER_TITLES)]
-    return table(columns, (group_row(label, group) for label, group in result.groups.items()))
+    """Return a row per group, with columns of energy and cost if they are known of any job."""
+    is_pair = by.startswith((TAG_PREFIX, PARAM_PREFIX))
+    title = truncate(printable(by), WIDEST_LABEL) if is_pair else by.upper()
+    cost = result.overall.cost
+    more = [name for name, known in COST_TITLES.items() if getattr(cost, known)]
+    titles = (*NUMBER_TITLES, *more)
+    columns = [TableColumn(title, widest=WIDEST_LABEL), *(TableColumn(number, right=True) for number in titles)]
+    return table(
+        columns, ((*group_row(label, group), *cost_cells(group, more)) for label, group in result.groups.items())
+    )
+
+
+def cost_cells(group: Summary, titles: Sequence[str]) -> list[str]:
+    cost, is_estimate = group.cost, bool(group.cost.estimated)
+    has_energy = cost.with_energy > 0
+    cells = {
+        "ENERGY": energy_text(cost.joules if has_energy else None, is_estimate).partition(" (")[0],
+        "CO2": co2_text(cost.co2_grams if has_energy else None, is_estimate).removesuffix(" CO₂"),
+        "COST": money_text(cost.money if cost.with_money else None, cost.currency, bool(cost.estimated_money)),
+    }
+    return [cells[title] for title in titles]
 
 
 def group_row(label: str | None, group: Summary) -> tuple[str, ...]:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+from jobtop.core.analysis.cost import CostTotals
 from jobtop.core.clock import iso
 from jobtop.core.model import LIVE, SCHEMA_VERSION, Status
-from jobtop.core.record import record, replace
+from jobtop.core.record import fresh, record, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any, TypeVar
 
+    from jobtop.core.analysis.cost import Cost
+
     Number = TypeVar("Number", int, float)
-    # Of one job: group label, status, duration and CPU time in seconds, memory peak in bytes, whether that is a bound.
-    JobFigures = tuple[str | None, str, float | None, float | None, int | None, int]
+    # Of one job: group label, status, duration and CPU time in seconds, memory peak in bytes, whether that is a bound;
+    # and its cost, where that was asked for.
+    JobFigures = tuple[str | None, str, float | None, float | None, int | None, int, *tuple[Cost, ...]]
 
 FAILED = frozenset({Status.FAILED, Status.TIMEOUT, Status.ERROR, Status.LOST})
 
@@ -56,6 +60,7 @@ class Summary:
     duration: Distribution
     cpu: Distribution
     memory: Distribution
+    cost: CostTotals = fresh(default_factory=CostTotals)
 
     @property
     def ended(self) -> int:
@@ -91,6 +96,7 @@ class Summary:
             "jobs_with_duration": self.duration.known,
             "jobs_with_cpu_time": self.cpu.known,
             "jobs_with_memory_peak": self.memory.known,
+            **self.cost.to_json(),
         }
 
 
@@ -120,13 +126,15 @@ def group_json(group: Summary) -> dict[str, Any]:
 def statistics(jobs: Iterable[JobFigures]) -> Statistics:
     """Return the statistics of the jobs, overall and by their labels."""
     tallies: dict[str | None, GroupTally] = {}
-    for label, status, duration, cpu_time, memory_peak, is_bound in jobs:
+    for label, status, duration, cpu_time, memory_peak, is_bound, *costs in jobs:
         tally = tallies.get(label)
         if tally is None:
             tally = tallies[label] = GroupTally()
         tally.add(status, duration, cpu_time, memory_peak)
         if is_bound and status not in LIVE and memory_peak is not None:
             tally.largest_bound = max(tally.largest_bound or 0, memory_peak)
+        if costs and status not in LIVE:
+            tally.cost.add(costs[0])
     groups = {label: tally.summary() for label, tally in tallies.items()}
     ordered = sorted(groups.items(), key=lambda item: _group_order(*item))
     return Statistics(combine_tallies(tallies.values()).summary(), dict(ordered))
@@ -135,7 +143,7 @@ def statistics(jobs: Iterable[JobFigures]) -> Statistics:
 class GroupTally:
     """Collects the statuses of jobs, and the known numbers of ended ones."""
 
-    __slots__ = ("cpu_times", "durations", "largest_bound", "memory_peaks", "statuses")
+    __slots__ = ("cost", "cpu_times", "durations", "largest_bound", "memory_peaks", "statuses")
 
     def __init__(self) -> None:
         self.statuses: list[str] = []
@@ -143,6 +151,7 @@ class GroupTally:
         self.cpu_times: list[float] = []
         self.memory_peaks: list[int] = []
         self.largest_bound: int | None = None  # of memory peaks
+        self.cost = CostTotals()
 
     def add(self, status: str, duration: float | None, cpu_time: float | None, memory_peak: int | None) -> None:
         self.statuses.append(status)
@@ -168,6 +177,7 @@ class GroupTally:
             duration=distribution(self.durations),
             cpu=distribution(self.cpu_times),
             memory=replace(distribution(self.memory_peaks), largest_bound=self.largest_bound),
+            cost=self.cost,
         )
 
 
@@ -181,6 +191,7 @@ def combine_tallies(tallies: Iterable[GroupTally]) -> GroupTally:
         whole.memory_peaks += tally.memory_peaks
         if tally.largest_bound is not None:
             whole.largest_bound = max(whole.largest_bound or 0, tally.largest_bound)
+        whole.cost.include(tally.cost)
     return whole
 
 

@@ -6,6 +6,7 @@ from jobtop.core.metrics import Kind, Metric, Unit
 from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent
 
 Number = float | int
+MOST_DECIMALS = 9
 
 
 def format_value(metric: Metric, value: Number | None) -> str:
@@ -40,6 +41,18 @@ def format_count(value: Number) -> str:
     if abs(value) >= 99.95 or value == int(value):
         return f"{value:,.0f}".replace(",", " ")
     return f"{value:.1f}" if abs(value) >= 0.05 else f"{value:.1g}"
+
+
+def format_amount(value: Number) -> str:
+    """Format a positive number of any size with at least two digits that are not 0, never as 1e-05."""
+    if value >= 99.5 or value == 0:
+        return f"{value:.0f}"
+    if value >= 1:
+        return f"{value:.1f}"
+    decimals = 2
+    while decimals < MOST_DECIMALS and value < 10 ** (1 - decimals):
+        decimals += 1
+    return f"{value:.{decimals}f}"
 
 
 def format_si(value: Number, unit: str) -> str:

@@ -86,7 +86,7 @@ def test_layers_complete_each_other(machine: Machine) -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.key)
 def test_every_setting_has_a_variable_and_a_sentence(machine: Machine, setting: Setting) -> None:
-    default = setting.default or "pss"
+    default = setting.default or ("pss=1" if setting.key == "cost.prices" else "pss")
     machine.environ[setting.variable] = default
     assert setting.variable == "JOBTOP_" + setting.key.upper().replace(".", "_")
     assert machine.load().origin(setting.key) == setting.variable

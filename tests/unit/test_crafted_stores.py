@@ -13,6 +13,7 @@ import pytest
 
 from crafted import BAD, CRAFTED, GOOD, made_store, run, sampled_job
 from fuzzing import ODD_VALUES, fuzz, fuzzed
+from jobtop.core.analysis.cost import Prices
 from jobtop.core.errors import RowDamaged, StoreError, StoreForeign
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths
@@ -426,8 +427,8 @@ def read_every_way(database: Database, job_id: str) -> None:
     for job in (*jobs.select(Query(limit=None)), *jobs.live_and_recent(10)[0], *jobs.changed_since(0)[0]):
         job.to_json()
     jobs.select(Query(tag="team"))
-    for by in ("tool", "name", "tag:team"):
-        read_figures(database, None, by)
+    for by in ("tool", "name", "tag:team", "user", "month", "param:n"):
+        read_figures(database, None, by, prices=Prices(cpu_hour=1.0, gib_hour=1.0, gpu_hour=1.0, kwh=1.0))
     read_lines(database, read_order(database, Query(sort="memory")).seqs)
     group_by_name([read_runs(database)])
     vocabulary(database)

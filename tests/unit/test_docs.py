@@ -13,6 +13,7 @@ import pytest
 
 from jobtop.cli.main import VERBS
 from jobtop.cli.main import jobtop as face
+from jobtop.core.analysis.cost import NO_COST
 from jobtop.core.analysis.statistics import statistics
 from jobtop.core.config import MEASUREMENTS, SETTINGS
 from jobtop.core.errors import ExitCode
@@ -228,3 +229,8 @@ def test_the_picture_shows_nothing_of_the_machine_it_was_made_on() -> None:
     words = re.findall(r">([^<]+)</text>", text_of(ROOT / "screenshots/run.svg"))
     assert "jobtop" in words
     assert [word for word in words if word.startswith("/")] == []
+
+
+def test_every_key_of_a_cost_is_explained_and_no_other() -> None:
+    page = text_of(ROOT / "docs/cost.md").partition("## As JSON")[2]
+    assert set(re.findall(r"(?m)^\| `([^`]+)` \|", page)) == set(NO_COST.to_json())
