@@ -56,3 +56,57 @@ SHORT = """if True:
 def sending(size: int, bytes_per_second: float, address: str = "127.0.0.1") -> tuple[str, ...]:
     """The arguments of a Python that sends so many bytes to itself once it is seen, and ends at once."""
     return "-c", SENDING, str(size), str(bytes_per_second), address
+
+
+# A job in a network namespace of its own, with a link to a second namespace, which has a name.
+IN_NAMESPACE = """
+set -e
+ip link add inside type veth peer name outside netns "$1"
+ip address add 10.213.7.1/24 dev inside
+ip link set inside up
+ip link set lo up
+ip -n "$1" address add 10.213.7.2/24 dev outside
+ip -n "$1" link set outside up
+exec "$2" -c "$3" "$4" "$5"
+"""
+SEND_OUT = """if True:
+    import os, socket, sys, time
+    size, rate = int(sys.argv[1]), float(sys.argv[2])
+    with socket.create_server(("127.0.0.1", 0)) as local, socket.create_connection(local.getsockname()) as own:
+        served, _ = local.accept()
+        own.sendall(bytes(100000))
+        served.recv(100000, socket.MSG_WAITALL)  # over the loopback of the namespace: not counted
+
+    def is_read():
+        parent = os.getppid()
+        recorder = open(f"/proc/{parent}/stat").read().rpartition(")")[2].split()[1]
+        links = [os.readlink(f"/proc/{recorder}/fd/{fd}") for fd in os.listdir(f"/proc/{recorder}/fd")]
+        return any(link.endswith("/net/dev") for link in links)
+
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            if is_read():
+                break
+        except OSError:  # a file was closed meanwhile
+            pass
+        time.sleep(0.005)
+    with socket.create_connection(("10.213.7.2", 4711), timeout=20) as client:
+        began, sent, block = time.monotonic(), 0, bytes(65536)
+        while sent < size:
+            part = block[: size - sent]
+            client.sendall(part)
+            sent += len(part)
+            time.sleep(max(0.0, began + sent / rate - time.monotonic()))
+        client.shutdown(socket.SHUT_WR)
+        client.recv(1)
+"""
+SINK = """if True:
+    import socket
+    with socket.create_server(("0.0.0.0", 4711)) as server:
+        print("ready", flush=True)
+        served, _ = server.accept()
+        while served.recv(1 << 18):
+            pass
+        served.close()
+"""

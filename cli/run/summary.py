@@ -17,6 +17,7 @@ GLYPHS = {
     Status.UNKNOWN: "?",
 }
 COLORS = {Status.SUCCESS: "32", Status.RUNNING: "36", Status.PAUSED: "33", Status.QUEUED: "36", Status.UNKNOWN: "2"}
+LEAST_TRAFFIC_BYTES = 64 * 1024  # that the summary mentions
 GAP, NO_SAMPLES = "samples: none for ", "no samples for "  # as recorded, and as printed
 
 
@@ -33,6 +34,7 @@ def summary(job: Job, color: bool, cost: str | None = None) -> str:
     lines.append(f"  cpu     {cpu_text(job)}")
     lines.append(f"  memory  {memory_text(job)}")
     lines.append(f"  storage {format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written")
+    lines += [f"  network {network}"] if (network := network_text(job)) is not None else []
     lines += [f"  gpu     {gpu}"] if (gpu := gpu_text(job)) is not None else []
     lines += [f"  cost    {cost}"] if cost is not None else []
     lines += [f"  {'note   ' if why.startswith(NO_SAMPLES) else 'missing'} {why}" for why in incomplete_lines(job)]
@@ -49,6 +51,15 @@ def incomplete_lines(job: Job) -> list[str]:
         by_reason.setdefault(why, []).append(what)
     lines = [printable(f"{', '.join(what)}: {why}") for why, what in by_reason.items()]
     return [NO_SAMPLES + line.removeprefix(GAP) if line.startswith(GAP) else line for line in lines]
+
+
+def network_text(job: Job, with_source: bool = False) -> str | None:
+    """Return what the job received and sent, and for `show` how that is known; None if it is not worth a line."""
+    received, sent = job.usage.net_rx_bytes, job.usage.net_tx_bytes
+    if received is None or sent is None or (received + sent < LEAST_TRAFFIC_BYTES and not with_source):
+        return None
+    source = f" ({printable(job.sources['network'])})" if with_source and "network" in job.sources else ""
+    return f"{format_bytes(received)} received, {format_bytes(sent)} sent{source}"
 
 
 def cpu_text(job: Job) -> str:

@@ -9,7 +9,7 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import complete_job_id
-from jobtop.cli.run.summary import GLYPHS, colored, cpu_text, gpu_text, incomplete_lines, memory_text
+from jobtop.cli.run.summary import GLYPHS, colored, cpu_text, gpu_text, incomplete_lines, memory_text, network_text
 from jobtop.cli.text.sample_text import SampleText, with_usage_so_far
 from jobtop.cli.text.stale import job_json, status_text
 from jobtop.cli.text.tables import format_options, print_records
@@ -130,6 +130,7 @@ def facts(
         ("cost", cost_line(cost)),
         ("storage", f"{format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written"),
         ("syscalls", f"{format_bytes(usage.io_read_chars)} read, {format_bytes(usage.io_write_chars)} written"),
+        ("network", network_text(job, with_source=True)),
         ("files", "\n".join(summary_lines(job, MOST_FILES))),
         ("faults", f"{count_text(usage.faults_major)} major, {count_text(usage.faults_minor)} minor"),
         (

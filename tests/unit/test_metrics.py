@@ -19,6 +19,7 @@ from jobtop.core.measure.collectors.host.slow_source import SlowHostSource
 from jobtop.core.measure.collectors.host.source import device_readings
 from jobtop.core.measure.collectors.job_cgroup import CgroupReader
 from jobtop.core.measure.collectors.network.job_sockets import JobSockets, JobTraffic
+from jobtop.core.measure.collectors.network.namespaces import Namespace
 from jobtop.core.measure.collectors.pid_owners import PidOwners
 from jobtop.core.measure.derive import derive
 from jobtop.core.measure.source import Readings
@@ -65,7 +66,7 @@ HOST = f"""
 
 # What nothing reads yet, by scope: a new reader takes its keys from here.
 AWAITED = {
-    Scope.JOB: "net.errors net.drops proc.forks_denied limit.cpus limit.memory limit.pids limit.fds",
+    Scope.JOB: "proc.forks_denied limit.cpus limit.memory limit.pids limit.fds",
     Scope.GPU: "",
     Scope.CONTAINER: JOB,
     Scope.HOST: "",
@@ -185,11 +186,14 @@ def keys_read_of_a_job(below: Path) -> set[str]:
 
 
 def values_of_a_socket() -> dict[str, float | int]:
-    """What a connection tells of its job."""
+    """What a connection tells of its job, and what a network namespace does."""
     sockets = JobSockets()
     sockets.jobs["job"] = traffic = JobTraffic()
     sockets.take_listed([diag_socket(1, 5, 10, 20)], lambda inodes: dict.fromkeys(inodes, frozenset({"job"})))
-    return traffic.values()
+    namespace = Namespace(existed=False)
+    namespace.read("/proc/self/net/dev")
+    namespace.close()
+    return namespace.values() | traffic.values()
 
 
 def readings_of_a_gpu(below: Path, pid: int, jobs: dict[str, Target]) -> Readings:

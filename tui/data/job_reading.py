@@ -69,6 +69,8 @@ class JobNumbers:
     write_rate: Number | None = None
     processes: Number | None = None
     threads: Number | None = None
+    received_bytes: Number | None = None
+    sent_bytes: Number | None = None
 
 
 @record
@@ -141,6 +143,8 @@ class JobReading:
                 write_bytes=usage.io_write_bytes,
                 processes=usage.processes_peak,
                 threads=usage.threads_peak,
+                received_bytes=usage.net_rx_bytes,
+                sent_bytes=usage.net_tx_bytes,
             )
         until = float("inf") if moment is None else moment
         samples = curves.store.newest(job.seq, 1, until) if job.seq is not None else []
@@ -159,6 +163,8 @@ class JobReading:
             drawn.get("io.write_bytes"),
             held.get("proc.count"),
             held.get("proc.threads"),
+            held.get("net.rx_bytes"),
+            held.get("net.tx_bytes"),
         )
 
     def _processes(self, snapshots: Snapshots, job: Job, moment: float | None) -> ProcessList:

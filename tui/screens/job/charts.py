@@ -16,6 +16,7 @@ from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, EventMark, S
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.data.job_reading import ALL, JobView
 from jobtop.tui.palette import Tone
+from jobtop.tui.widgets.cells import safe_text
 
 MARKS = {BAD: (Tone.VERMILION, "▲"), WARNING: (Tone.YELLOW, "△")}
 STALLED = 0.01  # of the time: less pressure is not shown
@@ -57,6 +58,17 @@ def io_note(job_view: JobView) -> str:
     return f"{format_bytes(read)} read, {format_bytes(written)} written" if read is not None else ""
 
 
+def network_note(job_view: JobView) -> str:
+    """The totals, and how they are known once the job has ended."""
+    received, sent = job_view.numbers.received_bytes, job_view.numbers.sent_bytes
+    if received is None or sent is None:
+        return ""
+    source = job_view.job.sources.get("network")
+    return f"{format_bytes(received)} received, {format_bytes(sent)} sent" + (
+        f" · {safe_text(source)}" if source else ""
+    )
+
+
 CPU, MEMORY = ("cpu.percent", "CPU", Side.LEFT), ("mem.used", "memory", Side.LEFT)
 BOTH = JobChart("both", "", (CPU, ("mem.used", "memory", Side.RIGHT)), note=memory_note)
 PREVIEW = JobChart("preview", "", (("cpu.percent", "cpu", Side.LEFT), ("mem.used", "mem", Side.RIGHT)))
@@ -71,7 +83,11 @@ CHARTS = (
     ),
     JobChart("gpu", "GPU", (("gpu.util", "busy", Side.LEFT), ("gpu.mem_used", "memory", Side.RIGHT)), least=0.0),
     JobChart(
-        "net", "network", (("net.rx_bytes", "received", Side.LEFT), ("net.tx_bytes", "sent", Side.LEFT)), least=0.0
+        "net",
+        "network",
+        (("net.rx_bytes", "received", Side.LEFT), ("net.tx_bytes", "sent", Side.LEFT)),
+        least=0.0,
+        note=network_note,
     ),
     JobChart(
         "pressure",

@@ -1,6 +1,7 @@
 """The source of the network traffic of jobs: a slow source, in a thread of its own.
 
-It costs little where no job uses the network: without new connections on the host no list of sockets is read.
+A job in a network namespace of its own has the counters of that; of any other the bytes of its TCP sockets are
+counted. It costs little where no job uses the network: without new connections on the host no sockets are listed.
 """
 
 from __future__ import annotations
@@ -9,21 +10,23 @@ import threading
 import time
 
 from jobtop.core.measure.source import Readings, Remarks
+from jobtop.core.units import format_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from jobtop.core.measure.collectors.network.namespaces import NamespaceTraffic
     from jobtop.core.measure.collectors.network.tcp_traffic import TcpTraffic
-    from jobtop.core.measure.source import Jobs
+    from jobtop.core.measure.source import Jobs, Number
     from jobtop.core.measure.sources import Options
 
 LAST_SECONDS = 0.5  # that the end of a job waits for a reading that is under way …
 LAST_NOTICES_SECONDS = 0.2  # … and for the last counts of its connections
 STEP_SECONDS = 0.005
-TCP_LABEL = "tcp sockets (sock_diag)"
+NAMESPACE_LABEL, TCP_LABEL = "namespace", "tcp sockets (sock_diag)"
 
 
 class NetworkSource:
-    """Counts the TCP bytes of the sockets of jobs."""
+    """Counts what jobs receive and send; without sock_diag, of jobs with a namespace of their own alone."""
 
     name = "network"
     interval_seconds = 0.5
@@ -32,70 +35,102 @@ class NetworkSource:
         self._options = options
         self._lock = threading.Lock()
         self._tcp: TcpTraffic | None = None
-        self._problem: str | None = None
+        self._namespaces: NamespaceTraffic | None = None
         self._is_closed = False
 
     def available(self) -> str | None:
-        """Why there are no numbers here; called in the thread of the source, which imports what it needs."""
+        """None: namespaces can be read anywhere; called in the thread of the source, which imports what it needs."""
+        from jobtop.core.measure.collectors.network.namespaces import NamespaceTraffic
         from jobtop.core.measure.collectors.network.sock_diag import DiagProblem
         from jobtop.core.measure.collectors.network.tcp_traffic import TcpTraffic
+        from jobtop.core.measure.collectors.pid_owners import PidOwners
+        from jobtop.core.measure.collectors.process_source import ProcessSource
 
+        opened, proc = self._options.opened.get("processes"), self._options.proc
+        processes = opened if isinstance(opened, ProcessSource) else None
+        self._namespaces = NamespaceTraffic(PidOwners(proc, processes), processes, proc)
         try:
-            self._tcp = TcpTraffic(self._options)
-        except DiagProblem as problem:
-            self._problem = str(problem)
-        return self._problem
+            self._tcp = TcpTraffic(PidOwners(proc, processes), proc)
+        except DiagProblem:  # `jobtop doctor` says why
+            self._tcp = None
+        return None
 
     def collect(self, jobs: Jobs) -> Readings:
-        """What each job received and sent so far."""
+        """What each job received and sent so far; also what has not changed, since a tick may miss a reading."""
         with self._lock:
-            if self._tcp is None or self._is_closed:
-                return Readings()
-            self._tcp.read(jobs)
-            return self._readings(self._tcp.known_jobs())  # also what has not changed: a tick may miss a reading
+            known: dict[str, None] = {}
+            if self._namespaces is not None and not self._is_closed:
+                self._namespaces.read(jobs)
+                known = dict.fromkeys(self._namespaces.known_jobs())
+            if self._tcp is not None and not self._is_closed:
+                self._tcp.read(jobs)
+                known |= dict.fromkeys(self._tcp.known_jobs())
+            return self._readings(list(known))
 
     def conclude(self, key: str, jobs: Jobs) -> Readings | None:
         """The last reading of a job that has ended: waits a little for the last counts of its connections.
 
         Other threads call it.
         """
-        if self._tcp is None or not self._lock.acquire(timeout=LAST_SECONDS):
+        if not self._lock.acquire(timeout=LAST_SECONDS):
             return None
         try:
-            deadline = time.monotonic() + LAST_NOTICES_SECONDS
-            while not self._is_closed and self._tcp.has_seen(key):
-                self._tcp.read(jobs)
-                if not self._tcp.awaits(key):
-                    break
-                if time.monotonic() > deadline:
-                    self._tcp.settle()
-                    break
-                time.sleep(STEP_SECONDS)
+            if self._namespaces is not None and not self._is_closed:
+                self._namespaces.read(jobs)
+            self._read_last_sockets(key, jobs)
             return self._readings([key])
         finally:
             self._lock.release()
 
     def forget(self, key: str) -> None:
         with self._lock:
-            if self._tcp is not None:
-                self._tcp.forget(key)
+            for part in (self._tcp, self._namespaces):
+                if part is not None:
+                    part.forget(key)
 
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-            if self._tcp is not None:
-                self._tcp.close()
+            for part in (self._tcp, self._namespaces):
+                if part is not None:
+                    part.close()
+
+    def _read_last_sockets(self, key: str, jobs: Jobs) -> None:
+        tcp, deadline = self._tcp, time.monotonic() + LAST_NOTICES_SECONDS
+        while tcp is not None and not self._is_closed and tcp.has_seen(key):
+            tcp.read(jobs)
+            if not tcp.awaits(key):
+                return
+            if time.monotonic() > deadline:
+                tcp.settle()
+                return
+            time.sleep(STEP_SECONDS)
 
     def _readings(self, keys: list[str]) -> Readings:
-        assert self._tcp is not None
         readings = Readings()
         for key in keys:
-            values, incomplete = self._tcp.values(key), self._tcp.incomplete(key)
+            values, label, incomplete = self._of_job(key)
             if values:
                 readings.jobs[key] = values
             if values or incomplete:
-                readings.remarks[key] = Remarks({"network": TCP_LABEL} if values else {}, tuple(incomplete))
+                readings.remarks[key] = Remarks({"network": label} if values else {}, tuple(incomplete))
         return readings
+
+    def _of_job(self, key: str) -> tuple[dict[str, Number], str, list[str]]:
+        """The values of a job, where they come from, and why they may be too low.
+
+        Sockets outside of a namespace of the job are not added to its counters: they may carry the same bytes.
+        """
+        sockets = self._tcp.values(key) if self._tcp is not None else {}
+        own = self._namespaces.values(key) if self._namespaces is not None else {}
+        doubts = self._tcp.incomplete(key) if self._tcp is not None else []
+        remarks = self._namespaces.incomplete(key) if self._namespaces is not None else []
+        if not own or (sockets and self._namespaces is not None and not self._namespaces.has_interfaces(key)):
+            return sockets, TCP_LABEL, remarks + doubts
+        if sockets and sockets["net.rx_bytes"] + sockets["net.tx_bytes"]:
+            received, sent = format_bytes(sockets["net.rx_bytes"]), format_bytes(sockets["net.tx_bytes"])
+            remarks.append(f"network: without {received} received and {sent} sent outside of its namespace (TCP)")
+        return own, NAMESPACE_LABEL, remarks
 
 
 def open_source(options: Options) -> NetworkSource:

@@ -10,15 +10,13 @@ from jobtop.core.measure.collectors.network.closed_sockets import ClosedSockets
 from jobtop.core.measure.collectors.network.job_processes import SocketOwners
 from jobtop.core.measure.collectors.network.job_sockets import JobSockets, JobTraffic
 from jobtop.core.measure.collectors.network.sock_diag import COUNTED_STATES, TCP, UDP, DiagProblem, list_sockets
-from jobtop.core.measure.collectors.pid_owners import PidOwners
-from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.procfs import read_text
 from jobtop.core.units import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from jobtop.core.measure.collectors.pid_owners import PidOwners
     from jobtop.core.measure.source import Jobs, Number
-    from jobtop.core.measure.sources import Options
 
 LATE_SECONDS = 5.0  # after the start of a job: a first reading later than that has missed closed connections
 VANISHED_READINGS = 3
@@ -28,11 +26,9 @@ UDP_EVERY = 4  # readings
 class TcpTraffic:
     """Reads the sockets of this network namespace; opening it raises DiagProblem where that is not possible."""
 
-    def __init__(self, options: Options) -> None:
-        opened = options.opened.get("processes")
-        processes = opened if isinstance(opened, ProcessSource) else None
-        self._proc = options.proc
-        self._owners = SocketOwners(PidOwners(options.proc, processes), options.proc)
+    def __init__(self, owners: PidOwners, proc: str = "/proc") -> None:
+        self._proc = proc
+        self._owners = SocketOwners(owners, proc)
         self._sockets = JobSockets()
         self._closed: ClosedSockets | None = None
         self._no_notices: str | None = None
