@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 
 from jobtop.core.measure.collectors.cgroup import all_hierarchies
+from jobtop.core.measure.collectors.gpu.drm_cards import INTEL, VENDORS, find_cards, is_integrated
 from jobtop.core.measure.collectors.gpu.nvidia import device_count
 from jobtop.core.measure.collectors.proc import cpus_allowed
 from jobtop.core.procfs import read_text, value_in
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 MEMORY_LIMITS = {"v2": "memory.max", "memory": "memory.limit_in_bytes"}
-INTEL = "0x8086"
 MASKS = {
     "nvidia": ("CUDA_VISIBLE_DEVICES",),
     "amd": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
@@ -49,26 +48,40 @@ def memory_bytes(proc: str = "/proc") -> int | None:
 def gpus(
     environ: Mapping[str, str], sys: str = "/sys", count_nvidia: Callable[[], int] = device_count
 ) -> tuple[str, ...]:
-    """The GPUs of this host, of one vendor only: a second vendor's card is usually there for the screen."""
+    """The GPUs of this host, of one vendor only: a second vendor's card is usually there for the screen.
+
+    Integrated GPUs do not count: a job that asks for a GPU would be given one that is no faster than the CPU.
+    """
     for vendor, found in (
-        ("nvidia", count_nvidia),
-        ("amd", lambda: amd_count(sys)),
-        ("intel", lambda: intel_count(sys)),
+        ("nvidia", lambda: range(count_nvidia())),
+        ("amd", lambda: amd_numbers(sys)),
+        ("intel", lambda: range(intel_count(sys))),
     ):
-        if count := found():
-            return tuple(f"{vendor}:{name}" for name in visible(environ.get(MASKS[vendor][0]), count))
+        if numbers := list(found()):
+            # A mask lists GPUs by these numbers; those of integrated ones are left out of them.
+            chosen = visible(environ.get(MASKS[vendor][0]), max(numbers) + 1)
+            return tuple(f"{vendor}:{name}" for name in chosen if not name.isdigit() or int(name) in numbers)
     return ()
 
 
-def amd_count(sys: str) -> int:
-    """The nodes of the kernel's compute driver that are GPUs; CPUs are nodes too."""
+def amd_numbers(sys: str) -> list[int]:
+    """The numbers of cards as ROCm counts: all nodes of the compute driver that have a GPU, integrated ones too."""
     nodes = f"{sys}/class/kfd/kfd/topology/nodes"
-    return sum(value_in(read_text(f"{nodes}/{name}/properties"), "simd_count") > 0 for name in _names(nodes))
+    texts = [
+        read_text(f"{nodes}/{name}/properties") for name in sorted(_names(nodes), key=lambda name: (len(name), name))
+    ]
+    of_gpus = [text for text in texts if value_in(text, "simd_count") > 0]
+    integrated = {node for card in find_cards(sys) if is_integrated(card) for node in card.nodes}
+    return [
+        number
+        for number, text in enumerate(of_gpus)
+        if not value_in(text, "cpu_cores_count") and f"renderD{value_in(text, 'drm_render_minor')}" not in integrated
+    ]
 
 
 def intel_count(sys: str) -> int:
-    cards = [name for name in _names(f"{sys}/class/drm") if re.fullmatch(r"card\d+", name)]
-    return sum(read_text(f"{sys}/class/drm/{card}/device/vendor").strip() == INTEL for card in cards)
+    """Cards; Intel's library numbers integrated GPUs after them."""
+    return sum(card.kind == VENDORS[INTEL] and not is_integrated(card) for card in find_cards(sys))
 
 
 def visible(mask: str | None, count: int) -> list[str]:

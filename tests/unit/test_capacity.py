@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from drm import plant
 
 from jobtop.core.run.capacity import capacity, gpu_environment, gpus, memory_bytes
 from nvml import three_gpus
@@ -56,21 +57,29 @@ def amd(sys_root: Path, *simd_counts: int) -> None:
         (node / "properties").write_text(f"cpu_cores_count {8 if not count else 0}\nsimd_count {count}\n")
 
 
-def drm(sys_root: Path, *vendors: str) -> None:
-    for number, vendor in enumerate(vendors):
-        for name in (f"card{number}", f"card{number}-DP-1", f"renderD{128 + number}"):
-            device = sys_root / f"class/drm/{name}/device"
-            device.mkdir(parents=True)
-            (device / "vendor").write_text(f"{vendor}\n")
-
-
 def test_gpus_are_those_of_the_vendor_one_computes_with(tmp_path: Path) -> None:
     assert gpus({}, str(tmp_path), none) == ()
-    drm(tmp_path, "0x8086", "0x1002", "0x10de")
+    plant(tmp_path, "intel-i915-card")
     assert gpus({}, str(tmp_path), none) == ("intel:0",)
     amd(tmp_path, 0, 304, 304)
     assert gpus({}, str(tmp_path), none) == ("amd:0", "amd:1")
     assert gpus({}, str(tmp_path), lambda: 2) == ("nvidia:0", "nvidia:1")
+
+
+@pytest.mark.parametrize("tree", ["intel-i915", "amd-apu", "server-bmc", "panfrost"])
+def test_integrated_gpus_are_not_given_to_jobs(tmp_path: Path, tree: str) -> None:
+    plant(tmp_path, tree)
+    assert gpus({}, str(tmp_path), none) == ()
+
+
+def test_cards_keep_their_numbers_beside_an_integrated_gpu(tmp_path: Path) -> None:
+    plant(tmp_path, "amd-apu")  # ROCm's number 0
+    node = tmp_path / "class/kfd/kfd/topology/nodes/10"
+    node.mkdir()
+    (node / "properties").write_text("cpu_cores_count 0\nsimd_count 304\ndrm_render_minor 129\n")
+    assert gpus({}, str(tmp_path), none) == ("amd:1",)
+    assert gpus({"ROCR_VISIBLE_DEVICES": "0"}, str(tmp_path), none) == ()
+    assert gpus({"ROCR_VISIBLE_DEVICES": "1,0"}, str(tmp_path), none) == ("amd:1",)
 
 
 @pytest.mark.parametrize(

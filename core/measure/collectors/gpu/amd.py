@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
+from jobtop.core.measure.collectors.gpu.drm_cards import is_integrated
 from jobtop.core.measure.collectors.gpu.sysfs import SysFiles, entries, sensors
 
 TYPE_CHECKING = False
@@ -54,9 +53,9 @@ class AmdReader:
 
     @property
     def is_integrated(self) -> bool:
-        """Whether it is part of a CPU: only those have a sensor of the northbridge's voltage."""
-        chip = sensors(self.files, self.card.device, "amdgpu")
-        return self._note_integrated(chip or "")
+        """Whether it is an APU; once known, it stays known, also if its sensors are not there for a while."""
+        self._is_integrated = self._is_integrated or is_integrated(self.card)
+        return self._is_integrated
 
     def read(self, now: float) -> dict[str, Number | None]:
         """All that the driver tells now; the card must be awake."""
@@ -70,7 +69,7 @@ class AmdReader:
         temperature = files.labelled(chip, "temp", TEMPERATURES) or f"{chip}/temp1_input"
         return {
             **self._seldom,
-            **self._memory(chip),
+            **self._memory(),
             "gpu.util": files.whole(f"{device}/gpu_busy_percent"),
             "gpu.power": watts,
             "energy.gpu": self._energy.add(now, watts),
@@ -83,14 +82,9 @@ class AmdReader:
     def close(self) -> None:
         """Nothing is open."""
 
-    def _note_integrated(self, chip: str) -> bool:
-        """Once known, it stays known, also if the sensors are not there for a while."""
-        self._is_integrated = self._is_integrated or os.path.exists(f"{chip}/in1_input")
-        return self._is_integrated
-
-    def _memory(self, chip: str) -> dict[str, Number | None]:
+    def _memory(self) -> dict[str, Number | None]:
         used, total = self._region("vram")
-        if not self._note_integrated(chip):
+        if not self.is_integrated:
             free = None if used is None or total is None else max(0, total - used)
             return {"gpu.mem_used": used, "gpu.mem_total": total, "gpu.mem_free": free}
         # What the driver would still give to an APU is memory of the machine, and may not be free.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from jobtop.core.measure.collectors.gpu.sysfs import entries
 from jobtop.core.procfs import read_text
 from jobtop.core.record import record
 
@@ -54,8 +55,13 @@ def find_cards(sys: str = "/sys", without: frozenset[str] = frozenset()) -> list
     return sorted((card for card in cards if not left_out.get(card.kind)), key=lambda card: card.address)
 
 
-def is_integrated_intel(card: Card) -> bool:
-    return card.kind == VENDORS[INTEL] and card.address == INTEGRATED_INTEL
+def is_integrated(card: Card) -> bool:
+    """Whether a GPU of AMD or Intel is part of a CPU; no file is read for it, so that a card that sleeps goes on to."""
+    if card.kind == VENDORS[INTEL]:
+        return card.address == INTEGRATED_INTEL
+    # Only AMD's APUs have a sensor of the northbridge's voltage.
+    chips = f"{card.device}/hwmon"
+    return card.kind == VENDORS[AMD] and any(os.path.exists(f"{chips}/{name}/in1_input") for name in entries(chips))
 
 
 def _card(directory: str, name: str) -> Card | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from jobtop.core.measure.collectors.gpu.drm_cards import is_integrated_intel
+from jobtop.core.measure.collectors.gpu.drm_cards import is_integrated
 from jobtop.core.measure.collectors.gpu.sysfs import SysFiles, entries, sensors
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ class IntelReader:
 
     def __init__(self, card: Card, gpu_top: IntelGpuTop | None = None) -> None:
         self.card, self.files, self.gpu_top = card, SysFiles(), gpu_top
-        self.is_integrated = is_integrated_intel(card)
+        self.is_integrated = is_integrated(card)
         self._idle: dict[str, tuple[float, int]] = {}  # by file: moment, milliseconds
         self._energy_file: str | None = None  # the one that was read first: two counters do not continue each other
         self._joules: tuple[float, float] | None = None  # moment, counter

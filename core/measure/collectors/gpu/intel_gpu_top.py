@@ -37,6 +37,9 @@ class JsonObjects:
     """Finds the JSON objects in a stream that comes in pieces: of an array that never ends, or one after another."""
 
     def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
         self._text: list[str] = []
         self._depth = self._length = 0
         self._is_quoted = self._is_escaped = False
@@ -75,7 +78,7 @@ class JsonObjects:
         self._text.append(text)
         self._length += len(text)
         if self._length > LONGEST_TEXT:
-            self.__init__()  # type: ignore[misc]
+            self._forget()
 
 
 class IntelGpuTop:
