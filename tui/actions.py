@@ -69,6 +69,9 @@ ACTIONS = (
         "job.type", "i", "Type", "Type into the job's terminal; F12 or Ctrl+] ends it", JOB, "type_into_job", True, True
     ),
     Action(
+        "job.files", "F", "Files", "Show the files that the job has open, or has read most", JOB, "open_pane('files')"
+    ),
+    Action(
         "typing.end",
         "f12,ctrl+right_square_bracket",
         "End typing",

@@ -7,8 +7,8 @@ from jobtop.cli.text.tables import TableColumn, table, truncate
 from jobtop.core.measure.live_files import FileLine, LiveFiles
 from jobtop.core.model import SCHEMA_VERSION, Job
 from jobtop.core.record import as_dict, fields, record
-from jobtop.core.text.file_text import kept_files, position_text, rate_text
-from jobtop.core.units import cell_width, format_bytes, format_duration, number_of, printable
+from jobtop.core.text.file_text import denied_text, kept_files, no_files_text, position_text, rate_text
+from jobtop.core.units import cell_width, format_bytes, format_duration, printable
 
 LEAST_PATH = 24
 WIDEST_PATH = 120
@@ -30,11 +30,11 @@ def page(listing: FileListing, columns: int | None) -> Iterator[str]:
     if live is None:
         yield from kept_page(listing, columns)
         return
-    if live.denied:
-        who = number_of(live.denied, "process", "processes")
-        yield f"the files of {who} cannot be read: {live.reason} (another user's; try as that user or as root)"
+    denied = denied_text(live)
+    if denied is not None:
+        yield denied
     if not live.files:
-        if not live.denied:
+        if denied is None:
             yield "no data files are open (--all shows libraries and files of the system too)"
         return
     titles = ("SIZE", "POSITION", "MODE", "RATE", "LEFT", "PID")
@@ -54,7 +54,7 @@ def kept_page(listing: FileListing, columns: int | None) -> Iterator[str]:
     job = listing.job
     kept = kept_files(job)
     if not kept:
-        yield no_files_text(listing)
+        yield no_files_text(job, listing.is_here)
         return
     titles = ("SIZE", "READ", "PASSES", "WRITTEN")
     cells = [
@@ -72,18 +72,6 @@ def kept_page(listing: FileListing, columns: int | None) -> Iterator[str]:
 def bytes_text(size: object) -> str:
     """Return the bytes that were seen; nothing for none, and a dash if that is not known."""
     return "" if size == 0 else format_bytes(size if isinstance(size, int) else None)
-
-
-def no_files_text(listing: FileListing) -> str:
-    """Return why there are no files to show."""
-    job = listing.job
-    if job.start_time is None and job.queue is not None:
-        return "it was not run" if job.status.ended else "it is queued and has no files open yet (jobtop queue)"
-    if not listing.is_here and not job.status.ended:
-        return f"it runs on {printable(job.host)}: its open files can only be seen there"
-    if not job.status.ended:
-        return "its processes are not known, so its open files cannot be seen"
-    return "no files are in its record: none was seen open, or files were not recorded (monitor.without)"
 
 
 def aligned(

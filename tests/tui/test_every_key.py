@@ -206,6 +206,11 @@ def row(visitor: Visitor) -> int:
     return one(visitor, Table)._cursor
 
 
+def focused_id(visitor: Visitor) -> str | None:
+    pane = visitor.console.screen.focused
+    return None if pane is None else pane.id
+
+
 def focused(visitor: Visitor) -> object:
     return visitor.console.screen.focused
 
@@ -440,6 +445,7 @@ CASES: dict[str, Case] = {
         lambda before, after: before == (JobScreen, 60.0) and after == (JobScreen, None),
     ),
     "job.type": Case(job_pane("cpu"), lambda visitor: len(visitor.console._notifications), more),
+    "job.files": Case(job_pane("cpu"), focused_id, lambda before, after: (before, after) == ("cpu", "files")),
     "typing.end": Case(
         job_pane("output", lambda view: view.begin_typing("train")),
         lambda visitor: one(visitor, OutputView).takes_all_keys,

@@ -71,12 +71,13 @@ class ProcessTree(Table[TreeRow]):
         """Disable marking and opening: there are no actions on a single process."""
         return action not in ("activate", "mark")
 
-    def show(self, processes: ProcessList, empty: str) -> None:
-        """Show these processes, or the reason why there are none."""
+    def show(self, processes: ProcessList, empty: str, others: str = "") -> None:
+        """Show these processes, or the reason why there are none; `others` are the panes that share its place."""
         self._shown, self.empty = processes, empty
         self.source = ListRows(self._rows(), lambda shown: shown.row.pid)
         count = len(processes.rows)
-        self.set_title([Span("Processes", Tone.TEXT, True), Span(f" {count}" if count else "", Tone.GREY)])
+        number = Span(f" {count}" if count else "", Tone.GREY)
+        self.set_title([Span("Processes", Tone.TEXT, True), number, Span(others, Tone.FAINT)])
         when = "" if processes.at is None or not count else f"after {short_duration(processes.at)}"
         self.set_subtitle([Span(when, Tone.GREY)])
 

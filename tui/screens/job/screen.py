@@ -24,10 +24,12 @@ from jobtop.tui.data.job_reading import JobReading, JobView, Viewport
 from jobtop.tui.data.view import JobRow, View
 from jobtop.tui.page import KeyLine, Page, TopLine
 from jobtop.tui.screens.job.charts import BOTH, CHARTS, chart_view, shown_charts
+from jobtop.tui.screens.job.files import JobFiles
 from jobtop.tui.screens.job.header import HeaderView, JobHeader
 from jobtop.tui.screens.job.terminal import JobTerminal
 from jobtop.tui.screens.job.why import Why, waiting
 from jobtop.tui.screens.job_actions import JobActions
+from jobtop.tui.widgets.file_table import FileTable
 from jobtop.tui.widgets.job_columns import with_wait
 from jobtop.tui.widgets.output_rows import Logs, why_no_output
 from jobtop.tui.widgets.output_view import OutputPane, OutputView
@@ -47,7 +49,8 @@ ACTIONS = (
 )
 UPPER = tuple(chart.name for chart in CHARTS)
 SIDE = UPPER[2:]
-LOWER = ("tree", "output", "timeline")
+LISTS = ("tree", "files")  # share a place also on a wide screen
+LOWER = (*LISTS, "output", "timeline")
 TITLES = {
     "cpu": "CPU+mem",
     "memory": "Memory",
@@ -57,6 +60,7 @@ TITLES = {
     "pressure": "Stalls",
     "why": "Why",
     "tree": "Processes",
+    "files": "Files",
     "output": "Output",
     "timeline": "Timeline",
 }
@@ -74,6 +78,10 @@ class Panes(Vertical):
     def action_live(self) -> None:
         assert isinstance(self.screen, JobScreen)
         self.screen.go_to(None)
+
+    def action_open_pane(self, name: str) -> None:
+        assert isinstance(self.screen, JobScreen)
+        self.screen.open_pane(name)
 
     def action_type_into_job(self) -> None:
         assert isinstance(self.screen, JobScreen)
@@ -93,12 +101,13 @@ class JobScreen(JobActions):
         #side { width: 3fr; }
         #cpu, #memory { width: 4fr; }
         #lower { height: 3fr; }
-        #tree { width: 5fr; }
+        #tree, #files { width: 5fr; }
         #pane { width: 7fr; }
         #timeline { width: 36; }
         TabLine { display: none; }
         &.-narrow TabLine { display: block; }
         &.-narrow #side, &.-narrow #cpu, &.-narrow #tree, &.-narrow #pane, &.-narrow #timeline { width: 1fr; }
+        &.-narrow #files { width: 1fr; }
         &.-narrow #upper, &.-narrow #lower { height: 1fr; }
         &.-low JobHeader { height: 2; }
         .-hidden { display: none; }
@@ -113,7 +122,7 @@ class JobScreen(JobActions):
         self.job_view: JobView | None = None
         self.problem: str | None = None
         self.charts_shown = ["cpu", "memory", "io"]
-        self.upper_pane, self.lower_pane = "cpu", "output"
+        self.upper_pane, self.lower_pane, self.list_pane = "cpu", "output", "tree"
         self.why_height = 0
         self._reading: JobReading | None = None
         self._read_at = -float("inf")
@@ -121,6 +130,7 @@ class JobScreen(JobActions):
         self._has_begun = False
         self._readings = RepeatedWork(self, self._read, "reading")
         self.terminal = JobTerminal(self)
+        self.files = JobFiles(self)
 
     def panes(self) -> ComposeResult:
         yield JobHeader()
@@ -134,6 +144,7 @@ class JobScreen(JobActions):
             yield TabLine()
             with Horizontal(id="lower"):
                 yield ProcessTree(id="tree")
+                yield FileTable(id="files")
                 yield OutputPane(id="pane")
                 yield Timeline(id="timeline")
 
@@ -258,7 +269,8 @@ class JobScreen(JobActions):
         self.explain(job_view, is_first)
         self.lay_out()
         self.draw_charts()
-        self.query_one(ProcessTree).show(job_view.processes, self.no_processes(job_view))
+        self.query_one(ProcessTree).show(job_view.processes, self.no_processes(job_view), self.others("tree"))
+        self.files.look(job_view)
         self.query_one(Timeline).show(job_view.job, job_view.events, self.moment)
         view = self.query_one(OutputView)
         view.go_to(self.moment)
@@ -283,6 +295,11 @@ class JobScreen(JobActions):
         """Whether the job has run long enough to have written something."""
         elapsed = self.row.elapsed if self.row is not None else None
         return job.status is Status.RUNNING and (elapsed or 0.0) >= SILENT_SECONDS
+
+    def others(self, name: str) -> str:
+        """The titles of the other panes in the place of a list, for its title; a narrow screen has tabs."""
+        titles = [TITLES[other] for other in LISTS if other != name]
+        return "" if self.is_narrow else "".join(f" · {title}" for title in titles)
 
     def draw_charts(self) -> None:
         job_view = self.job_view
@@ -338,7 +355,7 @@ class JobScreen(JobActions):
         self.set_class(self.is_low, "-low")
         self.fit_why()
         shown = set(self.visible_panes())
-        for name in (*UPPER, "tree", "timeline", "why"):
+        for name in (*UPPER, *LISTS, "timeline", "why"):
             self.query_one(f"#{name}").set_class(name not in shown, "-hidden")
         self.query_one("#pane").set_class("output" not in shown, "-hidden")
         for box, names in (("#upper", UPPER), ("#side", SIDE), ("#lower", LOWER)):
@@ -365,7 +382,8 @@ class JobScreen(JobActions):
             side = [name for name in self.charts_shown if name in SIDE]
             room = (self.size.height - 5 - self.why_height) * 2 // 5 // LEAST_CHART
             side.sort(key=lambda name: name != self.upper_pane)
-            yield from ("cpu", "memory", *side[: max(1, room)], *LOWER)
+            yield from ("cpu", "memory", *side[: max(1, room)])
+            yield from (name for name in LOWER if name not in LISTS or name == self.list_pane)
         elif self.lower_pane != "why":
             yield from (self.upper_pane, self.lower_pane)
 
@@ -389,6 +407,8 @@ class JobScreen(JobActions):
 
     def open_pane(self, name: str) -> Widget:
         """Show a pane and focus it."""
+        if name in LISTS:
+            self.list_pane = name
         if name in UPPER:
             self.upper_pane = name
         elif name != "why" or self.is_low:
@@ -397,6 +417,7 @@ class JobScreen(JobActions):
             self.lower_pane = "output"
         self.lay_out()
         self.draw_charts()
+        self.files.look(self.job_view)
         pane = self.query_one(f"#{name}")
         if self.maximized is not None:
             self.maximize(pane)
