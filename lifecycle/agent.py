@@ -76,6 +76,7 @@ class Agent:
         self.me = identify(os.getpid())
         self.live: dict[str, Job] = {}  # jobs of this host that have not ended, as they were last read
         self.recordings: dict[str, Recording] = {}  # the live jobs that this agent records
+        self._unreported: dict[str, Recording] = {}  # those with an end that no descriptor reports
         self.broken: set[str] = set()  # jobs that trigger a bug of jobtop, and are not recorded
         self.engine: Engine | None = None
         self.cost = SharedCost()
@@ -213,7 +214,7 @@ class Agent:
             self._seen = seen
             self.starter.is_due = True
         if self._is_due("adopt", ADOPT_SECONDS):
-            self._adopt(self.live.values())
+            self._adopt([self.live[key] for key in self.live.keys() - self.recordings.keys()])
         if self._is_due("reconcile", RECONCILE_SECONDS):
             self._reconcile()
             if self._has_failed:
@@ -311,6 +312,8 @@ class Agent:
         main_fd = None if target.main in (None, target.root) else open_pidfd_of(target.main)
         recording = Recording(job, fd, main_fd, spec.is_watched, past is not None)
         self.recordings[job.id] = recording
+        if fd is None or main_fd is None:
+            self._unreported[job.id] = recording
         if fd is not None:
             self._selector.register(fd, selectors.EVENT_READ)
         if main_fd is not None:
@@ -355,7 +358,8 @@ class Agent:
         if self._is_due("ends", END_SECONDS):
             for key, _ in self._mains.select(0):
                 self._close_main_fd(key.data)
-            gone = [recording for recording in recordings if recording in gone or self._has_ended(recording)]
+            others = [recording for recording in self._unreported.values() if recording not in gone]
+            gone += [recording for recording in others if self._has_ended(recording)]
         self._ready.clear()
         self._conclude(gone)
         for recording in gone:
@@ -370,9 +374,7 @@ class Agent:
                 recording.observed = observed.get(recording.job.id, recording.observed)
 
     def _has_ended(self, recording: Recording) -> bool:
-        """Whether a job has ended; an exit that a descriptor reports is not checked here."""
-        if recording.fd is not None and recording.main_fd is not None:
-            return False
+        """Whether a job without both descriptors has ended."""
         kind = kind_of(recording.job)
         return (recording.fd is None and not kind.is_alive(recording.job)) or kind.has_ended(self.paths, recording.job)
 
@@ -401,6 +403,7 @@ class Agent:
         """Stop recording and sampling a job."""
         if self.recordings.pop(recording.job.id, None) is None:
             return
+        self._unreported.pop(recording.job.id, None)
         self.cost.leave(recording.job.id)
         if recording.fd is not None:
             self._selector.unregister(recording.fd)
@@ -415,6 +418,8 @@ class Agent:
             self._mains.unregister(recording.main_fd)
             os.close(recording.main_fd)
             recording.main_fd = None
+            if recording.job.id in self.recordings:
+                self._unreported[recording.job.id] = recording
 
     def _contained(self, job: Job) -> AbstractContextManager[None]:
         """Catches a bug that this job triggers, and stops recording the job; the other jobs go on."""

@@ -43,6 +43,7 @@ class Collecting:
         self._events: list[Happened] = []
         self.products: dict[Device, str] = {}  # what the makers of devices call them
         self._due: list[Watch] = []
+        self._with_news: dict[str, Watch] = {}
         self._due_jobs: Jobs = {}
         self._last_host: HostSample | None = None
         self._host_values: dict[str, dict[str, Number | None]] = {}  # of sources beside the one of the host
@@ -85,6 +86,7 @@ class Collecting:
     def forget(self, key: str) -> None:
         """Free what sources keep for a job."""
         self._due = []
+        self._with_news.pop(key, None)
         for run in self._job_runs:
             run.forget(key)
         self.processes.forget(key)
@@ -157,9 +159,12 @@ class Collecting:
         for key, row in readings.rows.items():
             if key in watches:
                 watches[key].take_row(row)
+                self._with_news[key] = watches[key]
         for key, values in readings.jobs.items():
             if key in watches:
                 watches[key].take(run.name, known_values(values))
+                if watches[key].has_news:
+                    self._with_news[key] = watches[key]
         for (key, label), value in readings.named.items():
             if key in watches:
                 self._named.append((key, label, max(0.0, at - watches[key].start), value))
@@ -185,8 +190,15 @@ class Collecting:
         for watch in self._watches.values():
             if watch.parts.get(name):
                 watch.take(name, {})
+                self._with_news[watch.key] = watch
             if name == self.processes.name:
                 watch.take_row(UNKNOWN_ROW)
+                self._with_news[watch.key] = watch
+
+    def take_news(self) -> list[Watch]:
+        """The jobs that got new values since the last call."""
+        taken, self._with_news = self._with_news, {}
+        return list(taken.values())
 
     def take_devices(self) -> list[tuple[Device, float, dict[str, Number | None]]]:
         """The readings of devices since the last call."""

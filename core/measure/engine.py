@@ -20,7 +20,7 @@ from jobtop.core.units import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from typing import Protocol
 
     from jobtop.core.config import Config
@@ -32,11 +32,13 @@ if TYPE_CHECKING:
     class Sink(Protocol):
         """Where readings are kept; called from one thread. `pace_seconds` is how long they may wait for each other.
 
-        `lost` says until when the samples of a job are gone, though they were kept.
+        `lost` says until when the samples of a job are gone, though they were kept. `watched` are the keys of all jobs
+        that are sampled, also of those without a sample in a batch.
         """
 
         pace_seconds: float
         lost: dict[str, float]
+        watched: Collection[str]
 
         def keep(self, batches: list[Batch]) -> None: ...
         def may_record_host(self) -> bool: ...
@@ -100,6 +102,7 @@ class Engine:
             self._take, settings.budget, settings.without, settings.secret, asked_budget=settings.asked_budget
         )
         self.watched: dict[str, Watched] = {}
+        sink.watched = self.watched.keys()
         self._batches: deque[Batch] = deque()
         self._news = threading.Event()
         self._flushing = threading.Event()

@@ -78,6 +78,7 @@ class LiveProcesses:
         self.with_threads = with_threads
         self._rates = Rates()
         self._last: Sample | None = None
+        self._read_at = 0.0
         patterns = tuple(secret)
         self._redacted = lru_cache(MOST_COMMANDS)(lambda words: " ".join(redact_command(words, patterns)))
 
@@ -94,7 +95,8 @@ class LiveProcesses:
             for values in readings.jobs.values():
                 self.watch.take(source.name, values)
             moment = readings.moments.get(JOB, readings.moment or moment)
-        self._rates.advance(tree.read_at)
+        self._read_at = max(tree.read_at, self.table.read_at)
+        self._rates.advance(self._read_at)
         sample = self.watch.sample(moment)
         has_shares = sum(member.is_alive for member in tree.members.values()) > 1
         lines = [self._line(member, has_shares) for member in tree.members.values()]
@@ -120,7 +122,7 @@ class LiveProcesses:
             cpu_percent=self._rates.percent(member.pid, member.start, cpu),
             memory_bytes=memory,
             threads=member.threads,
-            age_seconds=max(0.0, self.watch.tree.read_at - member.start * TICK_SECONDS),
+            age_seconds=max(0.0, self._read_at - member.start * TICK_SECONDS),
             state=task.state,
         )
         threads = read_threads(member.pid, self.table.proc) if self.with_threads else []

@@ -137,7 +137,8 @@ def seen_in(samples: Iterable[Sample]) -> Observation:
     """What stored samples say, after the process that took them has exited."""
     tally = Tally()
     for sample in samples:
-        tally.add(sample)
+        is_unchanged = sample.values == tally.last.values
+        tally.add(replace(sample, values=tally.last.values) if is_unchanged else sample)
     return Observation(tally)
 
 

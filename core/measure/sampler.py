@@ -154,7 +154,9 @@ class Sampler:
                 self._guarded.pop(key, None)
                 self._new = [other for other in self._new if other is not watch]
                 for rhythm in self._rhythms.values():
-                    rhythm.watches.pop(key, None)
+                    if key in rhythm.quiet:
+                        self._hand_over(Batch([(key, sample) for sample in rhythm.samples_until_now(watch)]))
+                    rhythm.remove(key)
                 self.collecting.take_last_remarks(watch)
                 self.collecting.forget(key)
                 self._set_jobs()
@@ -191,7 +193,8 @@ class Sampler:
             began = time.thread_time()
             host = self._collect_host(now)
             beating = [rhythm for rhythm in self._rhythms.values() if now >= rhythm.next_due and rhythm.watches]
-            due = [watch for rhythm in beating for watch in rhythm.watches.values()] + self._new
+            new = self._new
+            due = [watch for rhythm in beating for watch in rhythm.watches.values()] + new
             due += [watch for watch in over if watch not in due]
             if not due:
                 return Batch(
@@ -204,7 +207,7 @@ class Sampler:
             step = min((rhythm.interval for rhythm in beating), default=1.0) * self.stretch
             self.collecting.processes.details_seconds = self.budget * self.details_share * step
             moved, moments, moment = self.collecting.collect_jobs(due, boottime)
-            samples = [(watch.key, watch.sample(moments.get(watch.key, moment))) for watch in due]
+            samples = self._samples(beating, new + over, moments, moment)
             snapshots = [] if "snapshots" in self.without else self._snapshots(moved, now)
             cost = time.thread_time() - began + self._outside_seconds()
             self.cpu_seconds += cost
@@ -215,6 +218,20 @@ class Sampler:
                 rhythm.next_due = self._next_on_grid(rhythm.interval * self.stretch)
             devices, named = self.collecting.take_devices(), self.collecting.take_named()
         return Batch(samples, snapshots, host, events, devices, named, self.collecting.products)
+
+    def _samples(
+        self, beating: list[Rhythm], others: list[Watch], moments: dict[str, float], moment: float
+    ) -> list[tuple[str, Sample]]:
+        """A sample of each job that is due, except for quiet ones, which have turns."""
+        news = self.collecting.take_news()
+        chosen = {watch.key: watch for watch in others}
+        samples = []
+        for rhythm in beating:
+            for watch in rhythm.wake(news):
+                samples += [(watch.key, sample) for sample in rhythm.samples_until_now(watch)]
+            chosen |= rhythm.next_watches(moment)
+        samples += [(key, watch.sample(moments.get(key, moment))) for key, watch in chosen.items()]
+        return samples
 
     def _outside_seconds(self) -> float:
         """The CPU time of slow sources and of storing the samples since the last call."""
@@ -238,7 +255,7 @@ class Sampler:
         for rhythm in beating:
             if boottime >= rhythm.next_change:
                 moving += rhythm.watches.values()
-                rhythm.watches, rhythm.next_change = {}, float("inf")
+                rhythm.clear()
         started = []
         for watch in moving:
             seconds = watch.interval_at(boottime - watch.start)

@@ -81,7 +81,7 @@ class Tally:
         self.samples += 1
         before, self.last = self.last, sample
         seconds = sample.elapsed - before.elapsed
-        if seconds > self.gap_seconds:
+        if seconds > self.gap_seconds and sample.values is not before.values:  # of an idle job nothing is missing
             self.gap_seconds, self.gap = seconds, (before, sample)
         if sample.values is before.values and seconds >= SHORTEST_SECONDS:
             return

@@ -31,6 +31,9 @@ USER, SYSTEM, PROCESSES = PLACES["cpu.user"], PLACES["cpu.system"], PLACES["proc
 GPU_KEYS = frozenset({"gpu.util", "gpu.mem_used", "energy.gpu"})  # that several sources have a part of
 UNKNOWN_ROW: JobRow = (None,) * len(JOB_COLUMNS)
 pick_counters = itemgetter(*COUNTER_PLACES)
+QUIET_TICKS = 10  # an idle job among many is sampled once in so many ticks …
+QUIET_AFTER = 3  # … after so many samples without new readings
+FEWEST_QUIET = 16  # jobs of one interval: of fewer, all are sampled in every tick
 IMPOSSIBLE_SECONDS, IMPOSSIBLE_SHARE = 0.1, 0.05  # more CPU time than there can be, by more than the kernel rounds
 
 
@@ -38,8 +41,8 @@ class Watch:
     """One job that is sampled."""
 
     __slots__ = (
-        *("_counters", "_has_news", "_pick_known", "_unknown_counters", "elapsed", "guard", "heaviest"),
-        *("impossible_seconds", "interval", "interval_until", "key", "last_members", "longest_stretch"),
+        *("_counters", "_known_places", "_pick_known", "_unknown_counters", "elapsed", "guard", "has_news", "heaviest"),
+        *("idle_samples", "impossible_seconds", "interval", "interval_until", "key", "last_members", "longest_stretch"),
         *("next_snapshot", "parts", "process_row", "remarks", "row", "snapshot_share", "start", "target", "tree"),
     )
 
@@ -59,6 +62,7 @@ class Watch:
         self.remarks: dict[str, Remarks] = {}  # by the name of the source
         self.row = UNKNOWN_ROW
         self._unknown_counters = len(COUNTER_PLACES)
+        self._known_places: tuple[int, ...] = ()
         self._pick_known = picker(())
         self._counters: tuple[float, ...] = ()  # the known ones of `row`
         self.elapsed = 0.0
@@ -70,7 +74,8 @@ class Watch:
         self.heaviest = Heaviest(secret)
         self.longest_stretch = 1.0
         self.impossible_seconds = 0.0
-        self._has_news = False
+        self.idle_samples = 0  # in a row, without new readings
+        self.has_news = False
 
     def interval_at(self, age: float) -> float:
         """The seconds between samples at this age of the job."""
@@ -82,13 +87,14 @@ class Watch:
 
     def take(self, source: str, values: dict[str, Number]) -> None:
         """Take over what a source read; without values those of that source are absent from now on."""
-        self.parts[source] = values
-        self._has_news = True
+        if self.parts.get(source) != values:
+            self.parts[source] = values
+            self.has_news = True
 
     def take_row(self, row: JobRow) -> None:
         """Take over what the processes use."""
         self.process_row = row
-        self._has_news = True
+        self.has_news = True
 
     def sample(self, boottime: float) -> Sample:
         """A sample of this moment; where no source has read anything new its values are those of the last one.
@@ -96,12 +102,15 @@ class Watch:
         Counters never fall, and no CPU time is more than the cores can give.
         """
         elapsed, tree = max(self.elapsed, boottime - self.start), self.tree
-        if self._has_news:
-            self._has_news = False
+        if self.has_news:
+            self.has_news = False
+            self.idle_samples = 0
             self._merge(elapsed)
+        else:
+            self.idle_samples += 1
         self.elapsed = elapsed
         if tree.members:
-            self.last_members = elapsed, tree.read_at
+            self.last_members = elapsed, boottime
         sample = NEW_SAMPLE(Sample)
         SET_ELAPSED(sample, elapsed)
         SET_VALUES(sample, self.row)
@@ -110,7 +119,7 @@ class Watch:
 
     def last_sample(self, boottime: float) -> Sample | None:
         """The sample of a job that has ended: counters alone; None if no source has read anything new."""
-        if not self._has_news:
+        if not self.has_news:
             return None
         before = self.row
         sample = self.sample(boottime)
@@ -118,6 +127,13 @@ class Watch:
             return None
         values = (value if place in COUNTER_PLACES else None for place, value in enumerate(sample.values))
         return Sample(sample.elapsed, tuple(values))
+
+    def repeat(self, boottime: float) -> Sample:
+        """A sample of an earlier moment, at which the values were still those of the last sample."""
+        self.elapsed = boottime - self.start
+        if self.last_members[0] and self.row[PROCESSES]:
+            self.last_members = self.elapsed, boottime
+        return Sample(self.elapsed, self.row)
 
     def _merge(self, elapsed: float) -> None:
         """Make one row of what the sources read; of two values of one key the later source's counts.
@@ -138,10 +154,11 @@ class Watch:
             row = tuple(value if place in COUNTER_PLACES else None for place, value in enumerate(row))
         unknown = pick_counters(row).count(None)
         if unknown > self._unknown_counters:  # switches, after the first process has exited
-            row = tuple(
-                self.row[place] if value is None and place in COUNTER_PLACES else value
-                for place, value in enumerate(row)
-            )
+            values = list(row)
+            for place in self._known_places:
+                if values[place] is None:
+                    values[place] = self.row[place]
+            row = tuple(values)
             unknown = pick_counters(row).count(None)
         seconds = elapsed - self.elapsed
         if self._has_fallen(row) or self._is_impossible(row, seconds):
@@ -149,7 +166,8 @@ class Watch:
         self.row = row
         if unknown != self._unknown_counters:  # a counter that was known once stays known
             self._unknown_counters = unknown
-            self._pick_known = picker(tuple(place for place in COUNTER_PLACES if row[place] is not None))
+            self._known_places = tuple(place for place in COUNTER_PLACES if row[place] is not None)
+            self._pick_known = picker(self._known_places)
         self._counters = self._pick_known(row)
 
     def _has_fallen(self, row: JobRow) -> bool:
@@ -170,7 +188,7 @@ class Watch:
         read = job_values.never_falling(before, read, COUNTERS)
         values, excess = job_values.within_cores(before, read, seconds)
         if excess > 0:
-            self._has_news = True  # the rest comes with the next sample, though no process may run any more
+            self.has_news = True  # the rest comes with the next sample, though no process may run any more
         if excess > IMPOSSIBLE_SECONDS and excess > IMPOSSIBLE_SHARE * job_values.CORES * seconds:
             self.impossible_seconds = max(self.impossible_seconds, excess)
         return tuple(map(values.get, JOB_COLUMNS))
@@ -195,15 +213,87 @@ def picker(places: tuple[int, ...]) -> Callable[[JobRow], tuple[float, ...]]:
     return itemgetter(*places, places[0])  # of a single place it would not return a tuple
 
 
+class QuietJobs:
+    """Idle jobs of one interval: they are sampled in turns, each once in QUIET_TICKS ticks.
+
+    Their values stay the same meanwhile, so that no curve changes. When a job has new readings it leaves, and gets a
+    sample of the tick before: until then its values were the old ones.
+    """
+
+    def __init__(self) -> None:
+        self._turns: list[dict[str, Watch]] = [{} for _ in range(QUIET_TICKS)]
+        self._turn_of: dict[str, int] = {}
+        self._turn = 0
+        self.last_moment = 0.0  # of the tick before
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._turn_of
+
+    def __len__(self) -> int:
+        return len(self._turn_of)
+
+    def add(self, watch: Watch) -> None:
+        """Add a job to the turn with the fewest."""
+        turn = min(range(QUIET_TICKS), key=lambda number: len(self._turns[number]))
+        self._turns[turn][watch.key] = watch
+        self._turn_of[watch.key] = turn
+
+    def remove(self, key: str) -> None:
+        turn = self._turn_of.pop(key, None)
+        if turn is not None:
+            del self._turns[turn][key]
+
+    def next_turn(self) -> dict[str, Watch]:
+        """The jobs to sample in this tick."""
+        self._turn = (self._turn + 1) % QUIET_TICKS
+        return self._turns[self._turn]
+
+
 class Rhythm:
-    """The jobs that are sampled at one interval, on one grid."""
+    """The jobs that are sampled at one interval, on one grid; `busy` are all but the quiet ones."""
 
     def __init__(self, interval: float) -> None:
         self.interval = interval
         self.watches: dict[str, Watch] = {}
+        self.busy: dict[str, Watch] = {}
+        self.quiet = QuietJobs()
+        self._ticks = 0
         self.next_due = float("inf")
         self.next_change = float("inf")
 
     def add(self, watch: Watch) -> None:
-        self.watches[watch.key] = watch
+        self.watches[watch.key] = self.busy[watch.key] = watch
         self.next_change = min(self.next_change, watch.interval_until)
+
+    def wake(self, news: list[Watch]) -> list[Watch]:
+        """Sample those quiet jobs in every tick again that have new readings; return them."""
+        woken = [watch for watch in news if watch.key in self.quiet] if len(self.quiet) else []
+        for watch in woken:
+            self.quiet.remove(watch.key)
+            self.busy[watch.key] = watch
+        return woken
+
+    def samples_until_now(self, watch: Watch) -> list[Sample]:
+        """The sample that a quiet job would have had in the tick before, if it had none then."""
+        moment = self.quiet.last_moment
+        return [watch.repeat(moment)] if moment - watch.start > watch.elapsed else []
+
+    def next_watches(self, moment: float) -> dict[str, Watch]:
+        """The jobs to sample in this tick: busy ones, and quiet ones that have their turn."""
+        chosen = self.busy | self.quiet.next_turn()
+        self.quiet.last_moment = moment
+        self._ticks += 1
+        if self._ticks % QUIET_AFTER == 0 and len(self.watches) >= FEWEST_QUIET:
+            for watch in list(self.busy.values()):
+                if watch.idle_samples >= QUIET_AFTER and watch.interval is None and watch.guard is None:
+                    del self.busy[watch.key]
+                    self.quiet.add(watch)
+        return chosen
+
+    def remove(self, key: str) -> None:
+        self.watches.pop(key, None)
+        self.busy.pop(key, None)
+        self.quiet.remove(key)
+
+    def clear(self) -> None:
+        self.watches, self.busy, self.quiet, self.next_change = {}, {}, QuietJobs(), float("inf")

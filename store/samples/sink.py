@@ -20,7 +20,7 @@ from jobtop.store.samples.snapshots import Snapshots
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from typing import TypeVar
 
     from jobtop.core.config import Config
@@ -61,6 +61,7 @@ class StoreSink:
         self.paths, self.network, self.are_recorded, self.config = paths, network, are_recorded, config
         self.record_of = record_of
         self.lost: dict[str, float] = {}
+        self.watched: Collection[str] = ()
         shared = is_network(paths.store) if network is None else network
         self.pace_seconds = NETWORK_PACE_SECONDS if shared else LOCAL_PACE_SECONDS
         self._database: Database | None = None
@@ -141,7 +142,7 @@ class StoreSink:
     def _keep(self, database: Database, rows: list[tuple[int, Sample]], batches: list[Batch]) -> None:
         if rows:
             self.series.append(rows)
-            self._write_heartbeats(database, rows)
+            self._write_heartbeats(database)
         for batch in batches:
             for key, elapsed, members in batch.snapshots:
                 self.snapshots.keep(self._seq(key), elapsed, members)
@@ -279,15 +280,16 @@ class StoreSink:
                 self._seqs[key] = row[0]
         return key in self._seqs
 
-    def _write_heartbeats(self, database: Database, rows: list[tuple[int, Sample]]) -> None:
-        """Write every ten seconds that these jobs are being sampled."""
+    def _write_heartbeats(self, database: Database) -> None:
+        """Write every ten seconds that the jobs of the engine are being sampled."""
         now = time.monotonic()
         if now - self._heartbeat_at >= HEARTBEAT_SECONDS:
             self._heartbeat_at = now
+            seqs = [self._seqs[key] for key in list(self.watched) if key in self._seqs]
             with database.writing() as connection:
                 connection.execute(
                     "UPDATE jobs SET heartbeat = ? WHERE seq IN (SELECT value FROM json_each(?))",
-                    (time.time(), json.dumps([seq for seq, _ in rows])),
+                    (time.time(), json.dumps(seqs)),
                 )
 
 

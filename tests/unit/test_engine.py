@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
 import pytest
@@ -31,6 +31,7 @@ class FakeSink:
         self.trouble, self.pace_seconds = trouble, pace_seconds
         self.calls: list[list[Batch]] = []
         self.lost: dict[str, float] = {}
+        self.watched: Collection[str] = ()
         self.attempts = 0
         self.finished: list[str] = []
         self.closed = 0

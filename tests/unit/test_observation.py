@@ -161,9 +161,15 @@ def test_a_gap_is_measured_against_the_interval(
     asked: float | None, moments: tuple[float, ...], longest: float | None, is_said: bool
 ) -> None:
     job = replace(JOB, duration_seconds=moments[-1] + 0.1, monitor=Monitor(interval_seconds=asked))
-    done = seen(*(sample(moment, mem_used=1) for moment in moments), job=job)
+    done = seen(*(sample(moment, mem_used=number) for number, moment in enumerate(moments)), job=job)
     assert done.monitor.longest_interval_seconds == pytest.approx(longest)
     assert bool(done.incomplete) is is_said
+
+
+def test_an_idle_job_that_was_sampled_seldom_has_no_gap() -> None:
+    done = seen(sample(1.0, mem_used=1), sample(11.0, mem_used=1), sample(12.0, mem_used=2))
+    assert done.incomplete == ()
+    assert done.monitor.longest_interval_seconds is None
 
 
 def test_the_time_before_a_process_was_attached_is_no_gap() -> None:

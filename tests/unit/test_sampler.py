@@ -11,7 +11,7 @@ from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.members import Tree
 from jobtop.core.measure.sampler import DETAILS_SHARE, LARGEST_STRETCH, Batch, Sampler
 from jobtop.core.measure.sources import Options
-from jobtop.core.measure.watch import Watch
+from jobtop.core.measure.watch import FEWEST_QUIET, QUIET_AFTER, QUIET_TICKS, Watch
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Identity
 from jobtop.core.run.limits import Guard
@@ -332,3 +332,76 @@ def test_a_process_that_works_outside_the_job_s_cgroup_is_looked_for_at_once(fak
         (_, sample), *_ = sampler.tick().samples
         used.append(sample.values[JOB_COLUMNS.index("mem.used")])
     assert used == [MIB, 300 * MIB]
+
+
+def many_idle_jobs(fake: FakeProc, clock: Clock, count: int, interval: float | None = None) -> Sampler:
+    """A sampler of jobs that do nothing, each with a shim 100 + n and a process 1000 + n."""
+    sampler = sampler_of(fake, clock)
+    for number in range(count):
+        fake.put(100 + number, 1)
+        fake.put(1000 + number, 100 + number, cpu=1.0)
+        sampler.watch(str(number), below(100 + number, boottime() - 60), interval)
+    return sampler
+
+
+def ticks(sampler: Sampler, clock: Clock, count: int) -> list[list[str]]:
+    """The keys of the jobs with a sample, of each tick."""
+    sampled = []
+    for _ in range(count):
+        sampled.append([key for key, _ in sampler.tick().samples])
+        clock.now += 1.0
+    return sampled
+
+
+def test_of_many_idle_jobs_each_is_sampled_in_its_turn(fake: FakeProc) -> None:
+    clock = Clock()
+    sampler = many_idle_jobs(fake, clock, 40)
+    first = ticks(sampler, clock, 3 * QUIET_AFTER)
+    assert len(first[0]) == 40
+    later = ticks(sampler, clock, QUIET_TICKS)
+    assert [len(keys) for keys in later] == [4] * QUIET_TICKS
+    assert sorted(key for keys in later for key in keys) == sorted(map(str, range(40)))
+
+
+@pytest.mark.parametrize(("count", "interval"), [(FEWEST_QUIET - 1, None), (40, 1.0)])
+def test_few_idle_jobs_or_a_chosen_interval_are_sampled_in_every_tick(
+    fake: FakeProc, count: int, interval: float | None
+) -> None:
+    clock = Clock()
+    sampler = many_idle_jobs(fake, clock, count, interval)
+    assert {len(keys) for keys in ticks(sampler, clock, 3 * QUIET_TICKS)} == {count}
+
+
+def test_an_idle_job_that_runs_again_gets_a_sample_of_the_tick_before(fake: FakeProc) -> None:
+    clock = Clock()
+    sampler = many_idle_jobs(fake, clock, 40)
+    batches = []
+    for _ in range(3 * QUIET_AFTER):
+        batches.append(sampler.tick())
+        clock.now += 1.0
+    before = sampler.watches["7"].row
+    in_the_last = {key for key, _ in batches[-1].samples}
+    fake.put(1007, 107, cpu=1.001)
+    woken = [sample for key, sample in sampler.tick().samples if key == "7"]
+    assert [sample.values for sample in woken][:-1] == ([] if "7" in in_the_last else [before])
+    place = JOB_COLUMNS.index("cpu.user")
+    assert (woken[-1].values[place] or 0) + (woken[-1].values[place + 1] or 0) == pytest.approx(1.001)
+    clock.now += 1.0
+    assert "7" in [key for key, _ in sampler.tick().samples], "it is sampled in every tick again"
+
+
+def test_an_idle_job_that_is_forgotten_has_a_sample_of_the_last_tick(fake: FakeProc) -> None:
+    clock = Clock()
+    sampler = many_idle_jobs(fake, clock, 40)
+    handed: list[Batch] = []
+    sampler.sink = handed.append
+    last: dict[str, float] = {}
+    for _ in range(3 * QUIET_AFTER):
+        last |= {key: sample.elapsed for key, sample in sampler.tick().samples}
+        clock.now += 1.0
+    seldom = next(key for key in last if last[key] < max(last.values()) - 1e-3)
+    watch = sampler.forget(seldom)
+    assert watch is not None
+    ((key, sample),) = handed[-1].samples
+    assert (key, sample.values) == (seldom, watch.row)
+    assert last[seldom] < sample.elapsed == watch.elapsed

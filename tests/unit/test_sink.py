@@ -189,6 +189,7 @@ def test_a_watched_job_has_a_heartbeat_but_not_at_every_sample(
     paths: StatePaths, sink: StoreSink, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert heartbeat(paths, job) is None
+    sink.watched = (job.id,)
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     began = time.time()

@@ -13,7 +13,7 @@ from jobtop.core.procfs import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from jobtop.core.measure.collectors.members import Member, Tree
 
@@ -35,9 +35,14 @@ class ExpensiveFiles:
         self._passes = 0
         self._has_fd_sizes = self._tells_fd_sizes()
         self._memfds = Memfds(proc)
+        self._unread: set[Tree] = set()  # jobs that have changed since their detailed read
 
-    def read(self, trees: Collection[Tree], budget_seconds: float, without: frozenset[str]) -> None:
-        """Go on with the detailed reads as far as the budget of this and former ticks allows.
+    def forget(self, tree: Tree) -> None:
+        self._unread.discard(tree)
+        self._memfds.unread.discard(tree)
+
+    def read(self, changed: set[Tree], budget_seconds: float, without: frozenset[str]) -> None:
+        """Go on with the detailed reads as far as the budget of this and former ticks allows; add changed jobs.
 
         A job of which nothing was read in detail yet has a larger budget, or it would wait its turn for minutes.
         """
@@ -45,12 +50,14 @@ class ExpensiveFiles:
         first_budget = FIRST_READ_BUDGETS * budget_seconds
         self.first_credit_seconds = min(self.first_credit_seconds + first_budget, first_budget)
         self._passes += 1
+        self._unread |= changed
+        self._memfds.unread |= changed
         if "fds" not in without:
-            self.credit_seconds -= self._memfds.read(trees, max(0.0, self.credit_seconds))
+            self.credit_seconds -= self._memfds.read(max(0.0, self.credit_seconds))
         long_ago = self._passes - REREAD_PASSES
         stale = [
             tree
-            for tree in trees
+            for tree in self._unread
             if tree.version != tree.details_version
             # Where none of these holds `has_stale_details` is False: of many jobs few are asked.
             and (
@@ -69,6 +76,8 @@ class ExpensiveFiles:
                 self.credit_seconds -= self._read_job(tree, self.credit_seconds, without)
             else:
                 self.first_credit_seconds -= self._read_job(tree, self.first_credit_seconds, without)
+            if tree.version == tree.details_version:
+                self._unread.discard(tree)
 
     def close(self) -> None:
         self._memfds.close()
@@ -87,7 +96,7 @@ class ExpensiveFiles:
             if tree.members.get(member.pid) is member:
                 self._read_process(tree, member, shares, without)
             cost = time.thread_time() - began
-        tree.version += 1
+        tree.note_change()
         if not tree.unread:
             self._take_shares(tree)
             tree.end_details(self._passes)

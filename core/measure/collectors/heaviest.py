@@ -53,9 +53,9 @@ class Heaviest:
         """
         if tree.version == self._version and last_read_at is None:
             return None
-        present, now = list(tree.members.values()), tree.read_at
+        present, now = list(tree.members.values()), tree.read_at if last_read_at is None else last_read_at
         if last_read_at is not None and not present:
-            present, now = self._present, last_read_at
+            present = self._present
         seconds, before = now - self._looked_at, self._cpu
         self._looked_at, self._version = now, tree.version
         members = [member for member in present if member.cpu_ns is not None]

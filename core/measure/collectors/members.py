@@ -151,15 +151,17 @@ class Tree:
     """
 
     __slots__ = (
-        *("births", "counts_memfds", "details_pass", "details_version", "discarded", "drift_version", "exited"),
-        *("has_details", "has_drifted", "has_exited", "has_left_cgroup", "high_bytes", "includes_root", "members"),
-        *("members_changed", "memfd_bytes", "memfd_host_bytes", "memfd_unread_bytes", "memfd_version", "newcomers"),
+        *("births", "changed", "counts_memfds", "details_pass", "details_version", "discarded", "drift_version"),
+        *("exited", "has_details", "has_drifted", "has_exited", "has_left_cgroup", "high_bytes", "includes_root"),
+        *("members", "members_changed", "memfd_bytes", "memfd_host_bytes", "memfd_unread_bytes", "newcomers"),
         *("pages_version", "possible", "possible_peak", "read_at", "reads_pss", "reaped", "reaped_growth", "root"),
         *("root_is_gone", "seen_once", "shares", "touched_bytes", "unread", "vanished", "version", "was_active"),
     )
 
-    def __init__(self, root_pid: int, root_start: int = 0) -> None:
+    def __init__(self, root_pid: int, root_start: int = 0, changed: set[Tree] | None = None) -> None:
+        """`changed` is a set to which it adds itself with each change."""
         self.root = Member(root_pid, root_start, self)
+        self.changed = set() if changed is None else changed
         self.members: dict[int, Member] = {}
         self.includes_root = False
         self.root_is_gone = False
@@ -185,8 +187,7 @@ class Tree:
         self.has_left_cgroup = False  # one of its processes at least has left its memory cgroup
         self.counts_memfds = True  # no cgroup counts them
         self.memfd_bytes = 0  # of those that no process has mapped …
-        self.memfd_version = -1  # … when they were last looked for …
-        self.memfd_host_bytes = 0  # … and what the whole host had in shared memory
+        self.memfd_host_bytes = 0  # … and what the whole host had in shared memory when they were last looked for
         self.memfd_unread_bytes = 0  # by how much that has grown since, where there was no time to look
         self.reads_pss = True
         self.pages_version = 0  # rises when pages of a process came or went
@@ -195,6 +196,11 @@ class Tree:
         self.touched_bytes = 0  # pages that may have become a process's own since the last detailed read
         self.possible = (0, 0)  # the most the job may have held since then, and what was resident at that moment
         self.possible_peak = 0  # the most it may have held at all
+
+    def note_change(self) -> None:
+        """Note that a reading may differ from the one before."""
+        self.version += 1
+        self.changed.add(self)
 
     def include_root(self) -> None:
         """Count the root too."""
@@ -205,6 +211,7 @@ class Tree:
         """Note that a process is outside the job's memory cgroup: the memory of all has to be read from themselves."""
         if has_left and not self.has_left_cgroup:
             self.has_left_cgroup = self.members_changed = self.counts_memfds = True
+            self.note_change()
             for member in self.members.values():
                 member.moved = True
 
@@ -217,7 +224,8 @@ class Tree:
         user, system = int(fields[CUTIME]) * TICK_SECONDS, int(fields[CSTIME]) * TICK_SECONDS
         reaped = (user, system, int(fields[CMINFLT]), int(fields[CMAJFLT]))
         self.reaped_growth += user + system - self.reaped[0] - self.reaped[1]
-        self.version += reaped != self.reaped  # it wakes by itself too; no process lives without a page fault
+        if reaped != self.reaped:  # it wakes by itself too; no process lives without a page fault
+            self.note_change()
         self.reaped = reaped
         self.has_exited = self.has_exited or any(reaped)
         self._update_exited()

@@ -10,7 +10,7 @@ from jobtop.core.procfs import read_text, value_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from jobtop.core.measure.collectors.members import Tree
 
@@ -27,10 +27,12 @@ class Memfds:
     def __init__(self, proc: str) -> None:
         self.proc = proc
         self._meminfo = KeptFile(f"{proc}/meminfo")
+        self.unread: set[Tree] = set()  # jobs that have changed since
 
-    def read(self, trees: Iterable[Tree], budget_seconds: float) -> float:
+    def read(self, budget_seconds: float) -> float:
         """Read the jobs that have run since, as far as the budget goes; return what it cost."""
-        waiting = [tree for tree in trees if tree.counts_memfds and tree.version != tree.memfd_version and tree.members]
+        waiting = [tree for tree in self.unread if tree.counts_memfds and tree.members]
+        self.unread.clear()
         if not waiting:
             return 0.0
         began, cost = time.thread_time(), 0.0
@@ -38,14 +40,15 @@ class Memfds:
         for tree in waiting:
             change = abs(host_bytes - tree.memfd_host_bytes)
             if change <= LEAST_BYTES or change <= LEAST_SHARE * sum(member.rss for member in tree.members.values()):
-                tree.memfd_version = tree.version
                 continue
             if cost >= budget_seconds:
                 tree.memfd_unread_bytes = max(tree.memfd_unread_bytes, host_bytes - tree.memfd_host_bytes)
+                self.unread.add(tree)
                 continue
             tree.memfd_bytes = self._unmapped_bytes(tree)
-            tree.version += 1
-            tree.memfd_version, tree.memfd_host_bytes, tree.memfd_unread_bytes = tree.version, host_bytes, 0
+            tree.note_change()
+            self.unread.discard(tree)
+            tree.memfd_host_bytes, tree.memfd_unread_bytes = host_bytes, 0
             cost = time.thread_time() - began
         return time.thread_time() - began
 

@@ -54,8 +54,8 @@ class ProcessSource:
         self.details_seconds = 0.0
         self.jobs: dict[str, JobProcesses] = {}
         self._due: Jobs | None = None
-        self._due_jobs: list[tuple[str, JobProcesses]] = []
-        self._due_trees: list[Tree] = []
+        self._due_trees: dict[Tree, tuple[str, JobProcesses]] = {}
+        self._swept: list[Tree] = []
 
     def available(self) -> str | None:
         """Why it cannot be used here, or None."""
@@ -72,20 +72,23 @@ class ProcessSource:
         """Sum the processes of each job in which one has run since."""
         if jobs is not self._due:
             self._set_due(jobs)
-        self.table.sweep(self._due_trees)
+        self.table.sweep(self._swept)
         self.table.read_details(self.details_seconds, self.without)
         read_at = self.table.read_at
         found: dict[str, JobRow] = {}
         moments: dict[str, float] = {}
-        for key, job in self._due_jobs:
-            tree = job.tree
-            if tree.version != job.version:
-                job.version = tree.version
-                found[key] = job.row = row = fold(tree)
-                if tree.read_at != read_at:
-                    moments[key] = tree.read_at
-                if tree.touched_bytes and tree.counts_memfds and (row[PROCESSES] or 0) > 1:
-                    tree.note_possible(row[USED] or 0, row[RESIDENT] or 0)
+        changed = self.table.changed & self._due_trees.keys()
+        self.table.changed -= changed
+        for tree in changed:
+            key, job = self._due_trees[tree]
+            job.version = tree.version
+            found[key] = job.row = row = fold(tree)
+            if tree.read_at > read_at:  # its processes were read once more
+                moments[key] = tree.read_at
+            else:
+                tree.read_at = read_at
+            if tree.touched_bytes and tree.counts_memfds and (row[PROCESSES] or 0) > 1:
+                tree.note_possible(row[USED] or 0, row[RESIDENT] or 0)
         return Readings(rows=found, moments=moments, moment=read_at)
 
     def forget(self, key: str) -> None:
@@ -103,8 +106,8 @@ class ProcessSource:
             if key not in self.jobs:
                 self.add(key, target)
         self._due = jobs
-        self._due_jobs = [(key, self.jobs[key]) for key in jobs]
-        self._due_trees = [job.tree for _, job in self._due_jobs]
+        self._due_trees = {self.jobs[key].tree: (key, self.jobs[key]) for key in jobs}
+        self._swept = list(self._due_trees)
 
 
 def open_source(options: Options) -> ProcessSource:

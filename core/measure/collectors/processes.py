@@ -77,6 +77,9 @@ class ProcessTable:
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.most_descriptors = soft // 2 if most_descriptors is None else most_descriptors
         self.expensive = ExpensiveFiles(proc, self._fields)
+        self.changed: set[Tree] = set()  # since a caller took them from here
+        self._active: set[Tree] = set()  # that may have been active in the last sweep
+        self._due: tuple[list[Tree] | None, frozenset[Tree]] = None, frozenset()
 
     def add_target(self, target: Target) -> Tree:
         """Sweep the processes of a job from the next sweep on."""
@@ -85,7 +88,8 @@ class ProcessTable:
     def add(self, root: int, includes_root: bool = False, root_start: int | None = None) -> Tree:
         """Sweep the processes below a root from the next sweep on, and the root itself if it is part of the job."""
         fields = self._stat(root)
-        tree = self.trees[root] = Tree(root, int(fields[START]) if fields else 0)
+        tree = self.trees[root] = Tree(root, int(fields[START]) if fields else 0, self.changed)
+        tree.note_change()
         tree.root_is_gone = fields is None or root_start not in (None, tree.root.start)
         if not tree.root_is_gone:
             if includes_root:
@@ -107,6 +111,9 @@ class ProcessTable:
             if self.owner.get(member.pid) is tree:
                 del self.owner[member.pid]
                 self.other_processes.add(member.pid)
+        for trees in (self.changed, self._active):
+            trees.discard(tree)
+        self.expensive.forget(tree)
         if self.trees.get(tree.root.pid) is tree:
             del self.trees[tree.root.pid]
 
@@ -142,9 +149,14 @@ class ProcessTable:
         members = self._members_in(due)
         times, read_at = self._read_clocks(members)
         self.read_at = read_at
-        for tree in due:
-            tree.read_at = read_at
-        moved: dict[Tree, list[tuple[Member, int | None]]] = {tree: [] for tree in due if tree.was_active}
+        moved: dict[Tree, list[tuple[Member, int | None]]] = {}
+        self._active |= self.changed
+        if self._active:
+            if self._due[0] is not due:
+                self._due = due, frozenset(due)
+            considered = self._active & self._due[1]
+            self._active -= considered
+            moved = {tree: [] for tree in considered if tree.was_active}
         times_before = [member.cpu_ns for member in members]
         if times != times_before:
             for member, cpu_ns, before in zip(members, times, times_before, strict=True):
@@ -160,7 +172,10 @@ class ProcessTable:
             if cpu_ns != shim.cpu_ns:  # else it has not run, so it has not reaped any process
                 self._read_shim(shim.tree)
         for tree, active in moved.items():
+            tree.read_at = read_at
             tree.was_active = not tree.root_is_gone and (not tree.members or len(active) > 0)
+            if tree.was_active:
+                self._active.add(tree)
             self._read_moved(tree, active)
 
     def _members_in(self, due: list[Tree]) -> list[Member]:
@@ -207,7 +222,8 @@ class ProcessTable:
                 return
             member.take_clock(cpu_ns)
             has_run = True
-        tree.version += has_run
+        if has_run:
+            tree.note_change()
         if tree.reaped_growth or tree.vanished != SETTLED or tree.root_is_gone:
             self._read_tree(tree)
 
@@ -230,12 +246,12 @@ class ProcessTable:
 
     def read_details(self, budget_seconds: float, without: frozenset[str] = frozenset()) -> None:
         """Read the expensive files too, as far as the budget of this and former ticks allows."""
-        self.expensive.read(self.trees.values(), budget_seconds, without)
+        self.expensive.read(self.changed, budget_seconds, without)
 
     def _remove_process(self, pid: int, gone: Container[int] = ()) -> None:
         """Note that a process exited; `gone` has the pids of others that exited too."""
         tree = self.owner.pop(pid)
-        tree.version += 1
+        tree.note_change()
         self._members_version += 1
         if pid == tree.root.pid:
             tree.root_is_gone = True
@@ -282,7 +298,7 @@ class ProcessTable:
                 tree.newcomers.append(member)
                 tree.births += 1
                 self._members_version += 1
-                tree.version += 1
+                tree.note_change()
             self.other_processes.update(others)
             waiting.difference_update(found, others)
 
@@ -339,7 +355,7 @@ class ProcessTable:
                 continue
             if cpu_ns == member.cpu_ns:
                 continue
-            tree.version += 1
+            tree.note_change()
             if (member.cpu_ns is not None and cpu_ns < member.cpu_ns) or not self._read(tree, member):
                 self._remove_process(member.pid)
                 self._assign([member.pid])
