@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jobtop.core.errors import RowDamaged
 from jobtop.core.model import Status
+from jobtop.core.procfs import signals
 from jobtop.core.record import record
 from jobtop.store.jobs import sql_list
 from jobtop.store.rows import are_numbers, is_number, parse_mapping, parse_status, parse_texts, quote_value
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 OWNED_EVENTS_SINCE_VERSION = 7  # of the schema: an event may belong to a host or a device
 FAILURES = (Status.FAILED, Status.TIMEOUT, Status.ERROR, Status.LOST)
 MOST = 500
+SIGPIPE = int(signals.SIGPIPE)
+_NEXT_ATTEMPT = "CASE WHEN json_valid({0}.queue) THEN json_extract({0}.queue, '$.retried_by') END"
+# UNION, not UNION ALL: attempts of a damaged store that name each other end the recursion.
+SUCCEEDED_LATER = (
+    f"EXISTS (WITH RECURSIVE later(id) AS (SELECT {_NEXT_ATTEMPT.format('jobs')} UNION"
+    f" SELECT {_NEXT_ATTEMPT.format('attempt')} FROM later JOIN jobs AS attempt ON attempt.id = later.id)"
+    f" SELECT 1 FROM later JOIN jobs AS done ON done.id = later.id WHERE done.status = '{Status.SUCCESS}')"
+)
 
 
 @record
@@ -55,12 +64,18 @@ def read_incidents(database: Database, since: float) -> list[Incident]:
 
 
 def _read_failures(connection: sqlite3.Connection, since: float) -> list[sqlite3.Row]:
+    """The failed jobs that need attention.
+
+    A job that SIGPIPE ended does not: its reader had enough, as in `… | head`. Neither does an attempt of the queue if
+    a later attempt succeeded.
+    """
     ended = "coalesce(end_time, start_time, submitted_at)"
     # The same words as in the index jobs_that_failed: otherwise SQLite does not use it.
     return connection.execute(
         f"SELECT id, name, status, reason, flags, exit_code, duration_seconds, {ended} AS at FROM jobs"
-        f" WHERE status IN ({sql_list(FAILURES)}) AND {ended} >= ? ORDER BY {ended} DESC LIMIT ?",
-        (since, MOST),
+        f" WHERE status IN ({sql_list(FAILURES)}) AND {ended} >= ? AND signal IS NOT ? AND exit_code IS NOT ?"
+        f" AND (queue IS NULL OR NOT {SUCCEEDED_LATER}) ORDER BY {ended} DESC LIMIT ?",
+        (since, SIGPIPE, 128 + SIGPIPE, MOST),
     ).fetchall()
 
 

@@ -1,12 +1,12 @@
 """Incidents of a store: failed jobs by their end, alerts of jobs, hosts and devices by the time they were raised."""
 
 from jobtop.core.measure.device import Device
-from jobtop.core.model import Job, Status
+from jobtop.core.model import Job, Queued, Status
 from jobtop.store.database import Database
 from jobtop.store.events import MachineEvents
 from jobtop.store.incidents import MOST, read_incidents
 from jobtop.store.jobs import Event, Jobs
-from records import HERE, made_job, running_job
+from records import HERE, made_job, numbered_id, running_job
 
 SINCE = 1_700_000_000.0
 
@@ -35,6 +35,33 @@ def test_failures_since_a_moment_come_newest_first_with_their_reasons(database: 
         ("long", "exit code 1"),
     ]
     assert [incident.severity for incident in found] == [None, None]
+
+
+def test_a_job_whose_reader_went_away_needs_no_attention(database: Database) -> None:
+    insert(
+        database,
+        made_job(status=Status.FAILED, end_time=SINCE + 1, signal=13, exit_code=None, reason="killed by SIGPIPE"),
+        made_job(status=Status.FAILED, end_time=SINCE + 1, exit_code=141, reason="exit code 141"),
+    )
+    assert read_incidents(database, SINCE) == []
+
+
+def test_a_failed_attempt_is_listed_until_a_later_one_succeeds(database: Database) -> None:
+    third = made_job(name="third", status=Status.FAILED, exit_code=1, end_time=SINCE + 3, queue=Queued(attempt=3))
+    second = made_job(
+        name="second", status=Status.FAILED, exit_code=1, end_time=SINCE + 2, queue=Queued(retried_by=third.id)
+    )
+    first = made_job(
+        name="first", status=Status.FAILED, exit_code=1, end_time=SINCE + 1, queue=Queued(retried_by=second.id)
+    )
+    ring = numbered_id(7)
+    damaged = made_job(id=ring, name="ring", status=Status.FAILED, end_time=SINCE, queue=Queued(retried_by=ring))
+    insert(database, first, second, third, damaged)
+    assert [incident.name for incident in read_incidents(database, SINCE)] == ["third", "second", "first", "ring"]
+    with database.writing() as connection:
+        connection.execute("UPDATE jobs SET status = 'success' WHERE id = ?", (third.id,))
+        connection.execute("UPDATE jobs SET queue = 'torn' WHERE id = ?", (ring,))
+    assert [incident.name for incident in read_incidents(database, SINCE)] == ["ring"]
 
 
 def test_alerts_of_jobs_have_their_text_and_severity(database: Database) -> None:
@@ -92,8 +119,10 @@ def test_incidents_are_found_with_indexes(database: Database) -> None:
             if step.startswith("SELECT")
             for row in connection.execute(f"EXPLAIN QUERY PLAN {step}").fetchall()
         ]
-    assert [plan.split(" (")[0] for plan in plans if "rowid" not in plan] == [
+    searches = [plan.split(" (")[0] for plan in plans if " USING " in plan and "rowid" not in plan]
+    assert [search for search in searches if "PRIMARY" not in search and "autoindex" not in search] == [
         "SEARCH jobs USING INDEX jobs_that_failed",
         "SEARCH events USING INDEX events_of_alerts",
         "SEARCH events USING INDEX events_of_alerts",
     ]
+    assert not [plan for plan in plans if plan.startswith("SCAN") and "later" not in plan and "CONSTANT" not in plan]
