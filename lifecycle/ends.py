@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from jobtop.core.run.facts import Started
     from jobtop.store.jobs import Jobs
 
+LIMITED_SECONDS = 2.0  # a shorter run has too few samples to say what limited it
+
 
 def started_change(started: Started) -> Callable[[Job], tuple[Job, tuple[Event, ...]]]:
     """The change of the row of a job that has started, for `Jobs.change`."""
@@ -47,6 +49,16 @@ def seen_seconds(jobs: Jobs, job: Job) -> float | None:
 
         seen += [sample.elapsed for sample in SeriesStore(jobs.database).newest(job.seq, 1)]
     return round(max(seen), 6) if seen else None
+
+
+def limits_of(jobs: Jobs, job: Job) -> Callable[[Job], Job] | None:
+    """A function that adds to the record what limited the job; None if it was too short or not sampled."""
+    if (job.duration_seconds or 0.0) < LIMITED_SECONDS or job.seq is None or not jobs.has_series(job.seq):
+        return None
+    from jobtop.lifecycle.limiting import read_limits, with_limits
+
+    limits = read_limits(jobs, job)
+    return None if limits is None else lambda done: with_limits(done, limits)
 
 
 def observation_in(jobs: Jobs, job: Job) -> Observation | None:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from jobtop.core.query.conditions import Filter
     from jobtop.store.database import Database
 
-GROUPINGS = ("tool", "name", "host", "user", "month")
+GROUPINGS = ("tool", "name", "host", "user", "month", "limited")
+COLUMNS = {"limited": "limited_by"}  # of groupings that have another name
 TAG_PREFIX, PARAM_PREFIX = "tag:", "param:"
 PAIRS = {TAG_PREFIX: "tags", PARAM_PREFIX: "params"}
 LABEL_TYPES = frozenset((str, type(None)))
@@ -53,7 +54,7 @@ def read_figures(
     Jobs with ids in `seen` are left out; the ids of the others are added to it. With prices, what each job costs.
     """
     prefix, _, key = by.partition(":")
-    column = PAIRS.get(f"{prefix}:", by)
+    column = PAIRS.get(f"{prefix}:", COLUMNS.get(by, by))
     more = () if prices is None else COST_COLUMNS[3:]
     names = ("seq", "id", column, "status", *COST_COLUMNS[:3], *more)
     with querying(database, Query(since=since, filter=wanted)) as (connection, where, values):

@@ -99,7 +99,7 @@ def _part(field: str, tests: list[Test], wanted: Filter, functions: list[Functio
         case _, NumberComparison() | NumberRange() as test:
             sql, numbers = _comparison(f"+{COMPUTED_FIELDS.get(field, field)}", test)
             return sql, [*_values_of(field, wanted), *numbers]
-        case "status" | "kept", IsOneOf(words):
+        case "status" | "kept" | "limited_by", IsOneOf(words):
             return f"{field} IN ({placeholders(words)})", [*words]
     call = f"{_function_name(len(functions))}({field if field in JSON_FIELDS else f'CAST({field} AS BLOB)'})"
     functions.append(_function(tests, JSON_FIELDS.get(field)))

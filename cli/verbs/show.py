@@ -23,6 +23,7 @@ from jobtop.core.text.cost_text import cost_line, energy_line
 from jobtop.core.text.event_text import event_text
 from jobtop.core.text.file_text import summary_lines
 from jobtop.core.text.job_text import not_monitored_text, queue_parts, samples_kept_text
+from jobtop.core.text.limit_text import limit_bar, limit_evidence, limit_help, limit_of, limit_tenths
 from jobtop.core.text.shell_text import shell_text
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.store.jobs import Jobs
@@ -138,6 +139,7 @@ def facts(
             f"{count_text(usage.switches_voluntary)} voluntary, {count_text(usage.switches_involuntary)} forced",
         ),
         ("processes", f"{count_text(usage.processes_seen)} seen, {count_text(usage.processes_peak)} at once"),
+        ("limited by", limits_found_text(job)),
         ("samples", kept),
         ("pinned", "all data is kept (jobtop unpin)" if job.pinned else None),
         ("kept", rule),
@@ -155,6 +157,18 @@ def facts(
         ("overhead", f"{format_duration(monitor.cpu_seconds)} of CPU by jobtop" if monitor.cpu_seconds else None),
     ]
     return [(title, value) for title, value in rows if value and not value.startswith("– ")]
+
+
+def limits_found_text(job: Job) -> str | None:
+    """Return what limited the job with its evidence, what usually helps, and the tenths of its run."""
+    evidence = limit_evidence(job)
+    if evidence is None:
+        return None
+    help_text, bar = limit_help(job), limit_bar(job)
+    lines = [f"{limit_of(job) or 'not known'}: {evidence}"]
+    lines += [f"usually helps: {help_text}"] if help_text else []
+    lines += [f"tenths: {bar}  {limit_tenths(job)}"] if bar else []
+    return "\n".join(lines)
 
 
 def place_text(job: Job) -> str:

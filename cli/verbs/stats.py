@@ -40,7 +40,10 @@ COST_TITLES = {"ENERGY": "with_energy", "CO2": "with_energy", "COST": "with_mone
 @filter_argument
 @click.option("--since", type=PastMoment(), help="Only jobs started since then, such as 7d or 2026-11-15.")
 @click.option(
-    "--by", default="tool", metavar="tool|name|host|user|month|tag:K|param:K", help="What to group by; tool by default."
+    "--by",
+    default="tool",
+    metavar="tool|name|host|user|month|limited|tag:K|param:K",
+    help="What to group by; tool by default.",
 )
 @format_options
 @click.pass_obj

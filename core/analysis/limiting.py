@@ -1,7 +1,8 @@
 """What limited a job, in one word with its evidence: for the whole run and for each tenth of it. Pure.
 
-The rules are tried from top to bottom, and the first that fits gives the word. A rule whose numbers are absent does not
-fit. Without CPU time nothing is said, and `waiting` and `nothing` are said only if storage is known not to be the limit.
+The rules are tried from top to bottom, and the first that fits gives the word. A rule whose numbers are absent does
+not fit. Without CPU time nothing is said. `waiting` and `nothing` are said only if it is known that storage is not the
+limit.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import pairwise
 
 from jobtop.core.record import record
 from jobtop.core.units import format_bytes, format_percent
@@ -30,8 +32,8 @@ HOST_STORAGE_SHARE = 0.40  # of the time the host's disks were busy, or its task
 OWN_IO_BYTES_PER_SECOND = 256 * 1024  # a job with less traffic is not what makes the disks busy
 GPU_PERCENT = 70.0
 CPU_SHARE_OF_ALLOWED = 0.80
-CPU_CORES_ALWAYS = 0.85  # of one core: at least one thread computes all the time
-CPU_STALL_SHARE = 0.40  # of the time, by cpu.pressure
+CPU_CORES_ALWAYS = 0.85  # of one core: at least one thread computes all the time, or waits for a core to do so
+CPU_STALL_SHARE = 0.40  # of the time, by cpu.pressure; less is enough together with the time that it computed
 HOST_CPU_SHARE, HOST_CPU_OWN_CORES = 0.95, 0.30  # a job that computes on a machine that is busy
 STEAL_CORES = 0.10
 NETWORK_BYTES_PER_SECOND = 1024 * 1024
@@ -112,7 +114,7 @@ NO_CURVES = Curves((), {})
 
 @record
 class Use:
-    """What a job used in a part of its run, and what the host did; CPU in cores, other times as shares. None: unknown."""
+    """What a job used in a part of its run, and what the host did: CPU in cores, other times as shares of the time."""
 
     cores: float | None = None
     allowed: float | None = None
@@ -136,8 +138,7 @@ def find_limits(job: Curves, host: Curves, seconds: float, allowed: float | None
     if seconds < SHORTEST_SECONDS or len(job.times) < 2:
         return None
     edges = [seconds * part / PARTS for part in range(PARTS + 1)]
-    pairs = zip(edges, edges[1:], strict=False)
-    parts = tuple(judge(_use(job, host, start, end, allowed, host_cpus)) for start, end in pairs)
+    parts = tuple(judge(_use(job, host, start, end, allowed, host_cpus)) for start, end in pairwise(edges))
     return Limits(_of_whole(parts, judge(_use(job, host, 0.0, seconds, allowed, host_cpus))), parts)
 
 
@@ -165,7 +166,9 @@ def judge(use: Use) -> Verdict:
 def _verdicts(use: Use, cores: float) -> Iterator[Verdict]:
     """The verdicts of all rules that fit, the first of which counts; the last one always fits."""
     if _reaches(use.throttled, THROTTLED_SHARE):
-        yield Verdict(Limit.THROTTLING, f"throttled {_share(use.throttled)} of the time by its CPU limit (cpu.throttled)")
+        yield Verdict(
+            Limit.THROTTLING, f"throttled {_share(use.throttled)} of the time by its CPU limit (cpu.throttled)"
+        )
     yield from _memory(use)
     yield from _storage(use, cores, IO_STALL_SHARE)
     if _reaches(use.gpu_percent, GPU_PERCENT):
@@ -221,8 +224,10 @@ def _cpu(use: Use, cores: float) -> Iterator[Verdict]:
         yield Verdict(Limit.CPU, f"it used {cores:.1f} CPUs{of} (cpu.percent){more}")
     elif cores >= CPU_CORES_ALWAYS:
         yield Verdict(Limit.CPU, f"it used {cores:.1f} CPUs{of}: about so many threads computed (cpu.percent){more}")
-    elif _reaches(use.cpu_stall, CPU_STALL_SHARE):
-        yield Verdict(Limit.CPU, f"it waited {_share(use.cpu_stall)} of the time for a free CPU (cpu.pressure){more}")
+    elif _reaches(use.cpu_stall, CPU_STALL_SHARE) or cores + (use.cpu_stall or 0.0) >= CPU_CORES_ALWAYS:
+        waited = _share(use.cpu_stall)
+        text = f"it used {_share(cores)} of one core and waited {waited} of the time for a free one (cpu.pressure)"
+        yield Verdict(Limit.CPU, f"{text}{more}")
     elif _reaches(use.host_cpu, HOST_CPU_SHARE) and cores >= HOST_CPU_OWN_CORES:
         busy = _share(use.host_cpu)
         yield Verdict(Limit.CPU, f"it used {cores:.1f} CPUs while those of the host were {busy} busy{more}")

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-LISTS = ("status", "flag", "kept")  # keys with values separated by commas
+LISTS = ("status", "flag", "limited", "kept")  # keys with values separated by commas
 
 
 def word_at(text: str, cursor: int) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
+from jobtop.core.analysis.limiting import Limit
 from jobtop.core.errors import BadValue, did_you_mean
 from jobtop.core.model import Kept, Status
 from jobtop.core.query.conditions import (
@@ -157,6 +158,11 @@ def _kept(value: str, _by: str, _now: float) -> Parts:
     return (("kept", IsOneOf(_chosen("kept", "part of a job", value))),)
 
 
+def _limited(value: str, _by: str, _now: float) -> Parts:
+    """Match what limited a job."""
+    return (("limited_by", IsOneOf(_chosen("limited", "limit", value))),)
+
+
 def _pinned(value: str, _by: str, _now: float) -> Parts:
     return tuple(("pinned", NumberComparison("=", word == "yes")) for word in _chosen("pinned", "answer", value))
 
@@ -253,6 +259,7 @@ def _signal(text: str) -> int:
 CHOICES = {
     "status": tuple(map(str, Status)),
     "kept": tuple(map(str, Kept)),
+    "limited": tuple(map(str, Limit)),
     "pinned": ("yes", "no"),
     "stale": ("yes", "no"),
 }
@@ -277,6 +284,7 @@ KEYS = {
     "write": _number("write", "io_write_bytes", parse_size),
     "exit": _number("exit", "exit_code", _exit_code, is_exact=True),
     "signal": _number("signal", "signal", _signal, is_exact=True),
+    "limited": Key(_limited),
     "kept": Key(_kept),
     "pinned": Key(_pinned),
     "stale": Key(_stale),

@@ -9,7 +9,7 @@ from jobtop.core.measure.collectors.proc import is_alive, send_to_members
 from jobtop.core.model import ENDS, Job, Status
 from jobtop.core.record import replace
 from jobtop.core.run import attached, process_tree
-from jobtop.lifecycle.ends import end_events, observation_in
+from jobtop.lifecycle.ends import end_events, limits_of, observation_in
 from jobtop.lifecycle.kinds.process import root_of
 
 TYPE_CHECKING = False
@@ -90,7 +90,8 @@ class AttachedKind:
         elapsed = None if watched is None else time.clock_gettime(BOOTTIME) - (job.start_boottime or 0.0)
         cpu_seconds = None if watched is None else watched.cpu_seconds
         observation = observation_in(jobs, job) if watched is None else watched.observation
-        clues = read_clues(jobs, paths, attached.ended(job, elapsed))
+        ended = attached.ended(job, elapsed)
+        clues, limit = read_clues(jobs, paths, ended), limits_of(jobs, ended)
 
         def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
             if row.status.ended:
@@ -98,7 +99,7 @@ class AttachedKind:
             done = attached.ended(replace(row, monitor=replace(row.monitor, cpu_seconds=cpu_seconds)), elapsed)
             if observation is not None:
                 done = observation.of(attached.with_sampled_totals(done, observation))
-            done = explained(done, clues)
+            done = explained(done if limit is None else limit(done), clues)
             return done, end_events(row, done, 0.0)
 
         return jobs.change(job.id, concluded)

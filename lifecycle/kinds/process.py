@@ -23,7 +23,7 @@ from jobtop.core.procfs import signals as signal
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
 from jobtop.core.run.facts import ENDED, STARTED, reachable, read_facts, read_marks, read_started
-from jobtop.lifecycle.ends import end_events, seen_seconds, stored_observation
+from jobtop.lifecycle.ends import LIMITED_SECONDS, end_events, limits_of, seen_seconds, stored_observation
 from jobtop.lifecycle.kinds.kind import START_SECONDS, Unanswered
 from jobtop.store.jobs import event
 
@@ -228,13 +228,18 @@ def finish(
     `started` is for a row without a start, because its recorder was killed before it could write that. `secrets` are
     the expressions of `run.redact`; None reads them from the configuration.
     """
-    explain = explanation(jobs, paths, job, ended, started, secrets)
+    began = job if started is None or job.shim is not None else outcome.begin(job, started)
+    explain = explanation(jobs, paths, began, ended, secrets)
+    has_samples = ran_long_enough(ended) and job.status not in KNOWN_ENDS
+    limit = limits_of(jobs, outcome.conclude(began, ended)) if has_samples else None
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
         row = row if started is None or row.shim is not None else outcome.begin(row, started)
         done = outcome.conclude(row, ended)
         done = done if add_samples is None or done.status is Status.ERROR else add_samples(done)
-        done = done if explain is None or row.status in KNOWN_ENDS else explain(done)
+        if row.status not in KNOWN_ENDS:
+            done = done if limit is None else limit(done)
+            done = done if explain is None else explain(done)
         if settled is not None:
             done = replace(done, settled=settled)
         return done, end_events(row, done, ended.moment("last")[0])
@@ -244,12 +249,16 @@ def finish(
     return done
 
 
+def ran_long_enough(ended: Facts) -> bool:
+    """Whether a job ran long enough to say what limited it."""
+    return "status" in ended and ended.moment("end")[1] - ended.moment("start")[1] >= LIMITED_SECONDS
+
+
 def explanation(
     jobs: Jobs | None,
     paths: StatePaths,
     job: Job,
     ended: Facts,
-    started: Started | None = None,
     secrets: Sequence[str] | None = None,
 ) -> Callable[[Job], Job] | None:
     """A function that adds to the record why the job ended; None if it ended well, or that is recorded already."""
@@ -258,7 +267,6 @@ def explanation(
     from jobtop.core.analysis.reasons import explained
     from jobtop.lifecycle.explaining import read_clues
 
-    job = job if started is None or job.shim is not None else outcome.begin(job, started)
     clues = read_clues(jobs, paths, outcome.conclude(job, ended), secrets)
     return lambda done: explained(done, clues)
 
@@ -285,13 +293,15 @@ def lose(jobs: Jobs, paths: StatePaths, job: Job, started: Started | None, why: 
     from jobtop.core.analysis.reasons import explained
     from jobtop.lifecycle.explaining import read_clues
 
-    clues = read_clues(jobs, paths, outcome.lost(job if started is None else outcome.begin(job, started), why, None))
+    began = replace(job if started is None else outcome.begin(job, started), duration_seconds=seen)
+    clues = read_clues(jobs, paths, outcome.lost(began, why, None))
+    limit = limits_of(jobs, outcome.lost(began, why, None))
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
         row = row if started is None else outcome.begin(row, started)
         known = replace(outcome.lost_with(row, why, cgroup.reading(texts)), duration_seconds=seen)
         known = known if add_samples is None or row.status is Status.LOST else add_samples(known)
-        known = explained(known, clues)
+        known = explained(known if limit is None else limit(known), clues)
         return replace(known, settled=is_empty), () if row.status is Status.LOST else (event("lost", reason=why),)
 
     return jobs.change(job.id, concluded)

@@ -146,6 +146,16 @@ def test_the_header_of_an_imported_job_shows_only_known_values(user: str, host: 
     assert "$" not in lines[2]
 
 
+def test_the_header_of_an_ended_job_says_what_limited_it() -> None:
+    evidence = {"word": "storage", "evidence": "stalled 81.0 % of the time for I/O (io.pressure)"}
+    findings = {"limited": [evidence] * 8 + [{"word": "cpu", "evidence": "x"}] * 2, "limited_whole": [evidence]}
+    job_view = JobView(made_job(limited_by="storage", findings=findings, command=("solve",)))
+    _, usage, command = (text_of(fitting(line, 120)) for line in header_lines(HeaderView(job_view)))
+    assert "limited by storage SSSSSSSSCC" in usage
+    assert "$ solve   storage: stalled 81.0 %" in command
+    assert "limited" not in text_of(fitting(header_lines(HeaderView(job_view, moment=1.0))[1], 120))
+
+
 def test_escape_leaves_the_past_first_and_then_the_screen(tmp_path: Path) -> None:
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
         await visitor.shows("◂ 1m00s ▸", "esc Live")

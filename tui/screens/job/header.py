@@ -13,6 +13,7 @@ from jobtop.core.model import Job
 from jobtop.core.record import record
 from jobtop.core.run.outcome import signal_name
 from jobtop.core.text.job_text import samples_kept_text
+from jobtop.core.text.limit_text import limit_bar, limit_evidence, limit_help, limit_of
 from jobtop.core.text.memory_text import is_peak_upper_bound
 from jobtop.core.units import ABSENT, format_duration, format_percent
 from jobtop.tui.data.job_reading import JobView
@@ -130,6 +131,7 @@ def usage(view: HeaderView, job_view: JobView) -> list[Piece]:
         Piece(4 if is_over else 3, cpu if is_over else []),
         Piece(3, labelled("CPU time", format_duration(numbers.cpu_seconds))),
         Piece(2, memory(job_view, is_over)),
+        Piece(3, limited(job) if is_over else []),
         Piece(5, traffic(job_view, is_over)),
         Piece(6, limits(job)),
         Piece(7, labelled("processes", number(numbers.processes)) if numbers.processes is not None else []),
@@ -174,6 +176,14 @@ def limits(job: Job, with_memory: bool = False) -> list[Span]:
     return labelled("asked", text) if text else []
 
 
+def limited(job: Job) -> list[Span]:
+    """What limited the job, and a letter for each tenth of its run."""
+    limit = limit_of(job)
+    if limit is None:
+        return []
+    return [*labelled("limited by", str(limit)), Span(f" {limit_bar(job)}", Tone.GREY)]
+
+
 def exit_spans(job: Job) -> list[Span]:
     tone = STATUS_GLYPHS[str(job.status)][1]
     if job.signal is not None:
@@ -186,7 +196,12 @@ def exit_spans(job: Job) -> list[Span]:
 def command(job: Job) -> list[Piece]:
     if not job.command:
         return [Piece(0, grey("command not known"))]
-    return [Piece(0, [Span("$ ", Tone.GREY), Span(shortened(shlex.join(job.command)))])]
+    evidence = limit_evidence(job) if limit_of(job) is not None else None
+    return [
+        Piece(0, [Span("$ ", Tone.GREY), Span(shortened(shlex.join(job.command)))]),
+        Piece(1, grey(f"{limit_of(job)}: {evidence}") if evidence else []),
+        Piece(2, grey(f"usually helps: {limit_help(job)}") if evidence else []),
+    ]
 
 
 def shortened(text: str) -> str:
