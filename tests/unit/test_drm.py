@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,8 +18,9 @@ from jobtop.core.measure.collectors.gpu.amd import LONGEST_STEP_SECONDS, PowerIn
 from jobtop.core.measure.collectors.gpu.drm_cards import find_cards
 from jobtop.core.measure.collectors.gpu.drm_source import LIST_SECONDS
 from jobtop.core.measure.device import Device
-from jobtop.core.measure.source_runs import UnopenedSource
+from jobtop.core.measure.source_runs import SlowRun, UnopenedSource
 from jobtop.core.measure.sources import Options, drm, open_one
+from support import wait_for
 
 NOBODY = 65534
 OTHER_FILES = {"gpu.temp", "gpu.fan"}  # they have a second file to be read from
@@ -258,6 +261,52 @@ def test_what_may_not_be_read_is_absent_with_the_reason_to_a_user() -> None:
         amd.close()
     absent = {key for key, value in values.items() if value is None}
     assert absent == {"gpu.util", "gpu.power", "gpu.mem_used", "gpu.mem_free", "energy.gpu"}
+
+
+@pytest.mark.parametrize("code", [errno.EBUSY, errno.EPERM, errno.ENODEV])
+def test_a_driver_that_refuses_to_answer_is_a_reason(
+    machine: Machines, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    amd = machine("amd-dgpu")
+    amd.collect()
+    [reader] = amd.source._cards.readers(amd.now)
+
+    def refuse(descriptor: int, count: int) -> bytes:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "read", refuse)
+        values = reader.read(amd.now)
+    assert values["gpu.util"] is None
+    assert values["gpu.temp"] is None
+    assert reader.files.reasons[f"{reader.card.device}/gpu_busy_percent"] == os.strerror(code)
+    assert amd.device()["gpu.util"] == 37
+    assert f"{reader.card.device}/gpu_busy_percent" not in reader.files.reasons
+
+
+def test_a_card_that_hangs_delays_nobody(machine: Machines) -> None:
+    amd = machine("amd-dgpu")
+    hanging = amd.file("gpu_busy_percent")
+    hanging.unlink()
+    os.mkfifo(hanging)
+    run = SlowRun(amd.source)
+    run.set_jobs({})
+    # Opening the other end without waiting works as soon as the source waits for it.
+    end = wait_for(lambda: opened_to_write(hanging))
+    began = time.monotonic()
+    assert run.poll({}) is None
+    run.close()
+    assert time.monotonic() - began < 5.0
+    os.write(end, b"12\n")
+    os.close(end)
+    wait_for(lambda: (run._thread is not None and not run._thread.is_alive()) or None)
+
+
+def opened_to_write(fifo: Path) -> int | None:
+    try:
+        return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:  # ENXIO: no reader yet
+        return None
 
 
 def test_where_there_is_no_card_nothing_is_imported(tmp_path: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from drm import DATA, DrmMachine
 
-from jobtop.core.measure.collectors.gpu.drm_fdinfo import LONGEST_WAIT_SECONDS, Candidate, DrmProcesses
+from jobtop.core.measure.collectors.gpu.drm_fdinfo import LONGEST_WAIT_SECONDS, DrmProcesses
 from jobtop.core.measure.collectors.gpu.fdinfo import Client, ClientLoad, memory_in_use, parse
 from jobtop.core.measure.collectors.members import Tree
 from jobtop.core.measure.watch import Watch, values_by_key
@@ -219,7 +219,7 @@ class Looking:
 
         monkeypatch.setattr(os, "listdir", look)
 
-    def read(self, candidates: list[Candidate], now: float) -> int:
+    def read(self, candidates: Mapping[tuple[int, int], int | None], now: float) -> int:
         self.seen.clear()
         self.processes.read(candidates, {}, frozenset(), now)
         return len(self.seen)
@@ -227,16 +227,16 @@ class Looking:
 
 def test_a_process_that_has_not_run_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     looking = Looking(monkeypatch, tmp_path)
-    assert looking.read([Candidate(5, 1, 100)], 0.0) == 1
-    assert looking.read([Candidate(5, 1, 100)], 2 * LONGEST_WAIT_SECONDS) == 0
-    assert looking.read([Candidate(5, 1, 200)], 2 * LONGEST_WAIT_SECONDS) == 1
-    assert looking.read([Candidate(5, 1, 300)], 2 * LONGEST_WAIT_SECONDS + 1) == 0
-    assert looking.read([Candidate(5, 2, 300)], 2 * LONGEST_WAIT_SECONDS + 1) == 1  # another process
+    assert looking.read({(1, 5): 100}, 0.0) == 1
+    assert looking.read({(1, 5): 100}, 2 * LONGEST_WAIT_SECONDS) == 0
+    assert looking.read({(1, 5): 200}, 2 * LONGEST_WAIT_SECONDS) == 1
+    assert looking.read({(1, 5): 300}, 2 * LONGEST_WAIT_SECONDS + 1) == 0
+    assert looking.read({(2, 5): 300}, 2 * LONGEST_WAIT_SECONDS + 1) == 1  # another process
 
 
 def test_the_search_has_a_budget_and_reaches_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     looking = Looking(monkeypatch, tmp_path, seconds=0.001)
-    candidates = [Candidate(pid, 1, None) for pid in range(1, 11)]
+    candidates = {(1, pid): None for pid in range(1, 11)}
     assert looking.read(candidates, 0.0) < 6
     looked = set(looking.seen)
     for _ in range(3):

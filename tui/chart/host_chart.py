@@ -54,7 +54,8 @@ def gpus(past: Sequence[MachineMoment], names: Sequence[str], times: Sequence[fl
         }
         title = f"{len(names)} GPUs"
     else:
-        busy = {f"gpu{gpu_number(name)}": values for name, values in busy.items()}
+        numbers = {name: gpu_number(name) for name in busy}
+        busy = {f"gpu{numbers[name]}" if numbers[name][0].isdigit() else numbers[name]: busy[name] for name in busy}
         title = ""
     series = [ChartSeries(label, BUSY, times, values) for label, values in busy.items()]
     return ChartView(title, series, Axis(top=100.0), is_live=True, note="busy · 60s")

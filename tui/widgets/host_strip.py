@@ -137,7 +137,9 @@ def meters(view: HostView) -> list[Meter]:
 
 
 def gpu_label(number: str) -> str:
-    """`GPU0` of a GPU, `G0.3` of a part of one."""
+    """`GPU0` of a GPU, `G0.3` of a part of one, `AMD0` or `INT1` of one that is numbered by its vendor."""
+    if vendor := number.rstrip("0123456789.").upper():
+        return vendor[:3] + number[len(vendor) :]
     return f"G{number}" if "." in number else f"GPU{number}"
 
 

@@ -15,24 +15,17 @@ from jobtop.core.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     Client = tuple[str, int]  # the address of the GPU, the number of the client
+    Process = tuple[int, int]  # its start and its pid: the older one first
+    Candidates = Mapping[Process, int | None]  # the CPU time of each: whether it has run since it was looked at
 
 NODES = "/dev/dri/"
 SEARCH_SECONDS = 0.003  # of CPU time for the search of open GPUs in one reading
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 30.0  # between two searches of a process without a GPU
 OPEN_WAIT_SECONDS = 5.0  # between two searches of a process with one
 MOST_FILES = 1024  # of one process that are looked at
-
-
-@record
-class Candidate:
-    """A process of a job; `cpu_ns` tells whether it has run since it was last looked at."""
-
-    pid: int
-    start: int
-    cpu_ns: int | None
 
 
 @record
@@ -59,17 +52,17 @@ class DrmProcesses:
 
     def __init__(self, proc: str = "/proc", cpu_clock: Callable[[], float] = time.thread_time) -> None:
         self._proc, self._cpu_clock = proc, cpu_clock
-        self._searches: dict[tuple[int, int], Search] = {}
+        self._searches: dict[Process, Search] = {}
         self._loads: dict[Client, ClientLoad] = {}
 
     def read(
-        self, candidates: Iterable[Candidate], addresses: Mapping[str, str], integrated: frozenset[str], now: float
+        self, candidates: Candidates, addresses: Mapping[str, str], integrated: frozenset[str], now: float
     ) -> dict[str, dict[int, Use]]:
         """What each process uses, by GPU and pid. `addresses`: the GPU of each node in /dev/dri."""
         self._search(candidates, now)
         loads: dict[Client, ClientLoad] = {}
         found: dict[str, dict[int, Use]] = {}
-        for (_, pid), search in sorted(((start, pid), search) for (pid, start), search in self._searches.items()):
+        for (_, pid), search in sorted((key, search) for key, search in self._searches.items() if search.files):
             for descriptor, node in search.files.items():
                 client = parse(read_text(f"{self._proc}/{pid}/fdinfo/{descriptor}"))
                 if client is None:
@@ -86,26 +79,27 @@ class DrmProcesses:
         self._loads = loads
         return found
 
-    def _search(self, candidates: Iterable[Candidate], now: float) -> None:
+    def _search(self, candidates: Candidates, now: float) -> None:
         """Look for open GPUs in the processes that are due, the longest waiting first, within the budget."""
-        known, self._searches = self._searches, {}
-        due = []
-        for each in candidates:
-            key = each.pid, each.start
-            search = self._searches[key] = known.get(key) or Search(now)
-            has_run = each.cpu_ns is None or search.cpu_ns != each.cpu_ns
-            if search.next_at <= now and (search.files or has_run):
-                due.append((each, search))
-        due.sort(key=lambda entry: entry[1].next_at)
+        searches = self._searches
+        for key in [key for key in searches if key not in candidates]:
+            del searches[key]
+        for key in [key for key in candidates if key not in searches]:
+            searches[key] = Search(now)
+        due = [
+            (search.next_at, key)
+            for key, search in searches.items()
+            if search.next_at <= now and (search.files or search.cpu_ns != candidates[key] or candidates[key] is None)
+        ]
         began = self._cpu_clock()
-        for each, search in due:
-            self._look(each, search, now)
+        for _, key in sorted(due):
+            self._look(key[1], candidates[key], searches[key], now)
             if self._cpu_clock() - began > SEARCH_SECONDS:
                 break
 
-    def _look(self, each: Candidate, search: Search, now: float) -> None:
-        directory = f"{self._proc}/{each.pid}/fd"
-        search.cpu_ns, search.files = each.cpu_ns, {}
+    def _look(self, pid: int, cpu_ns: int | None, search: Search, now: float) -> None:
+        directory = f"{self._proc}/{pid}/fd"
+        search.cpu_ns, search.files = cpu_ns, {}
         try:
             descriptors = os.listdir(directory)[:MOST_FILES]
         except OSError:  # it has exited, or belongs to another user (sudo)

@@ -6,7 +6,7 @@ import time
 
 from jobtop.core.measure.collectors.gpu.amd import AmdReader
 from jobtop.core.measure.collectors.gpu.drm_cards import AMD, INTEL, VENDORS, CardNames, find_cards
-from jobtop.core.measure.collectors.gpu.drm_fdinfo import Candidate, DrmProcesses, Use
+from jobtop.core.measure.collectors.gpu.drm_fdinfo import DrmProcesses, Use
 from jobtop.core.measure.collectors.gpu.incidents import GpuIncidents
 from jobtop.core.measure.collectors.gpu.kfd import compute_processes
 from jobtop.core.measure.collectors.gpu.other_card import OtherReader
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from jobtop.core.measure.collectors.gpu.drm_cards import Card
+    from jobtop.core.measure.collectors.gpu.drm_fdinfo import Process
     from jobtop.core.measure.collectors.gpu.sysfs import SysFiles
     from jobtop.core.measure.source import DeviceReading, Event, Jobs, Number
     from jobtop.core.measure.sources import Options
@@ -173,17 +174,17 @@ class DrmSource:
     def close(self) -> None:
         self._cards.close()
 
-    def _candidates(self, jobs: Jobs) -> tuple[list[Candidate], dict[int, set[str]]]:
+    def _candidates(self, jobs: Jobs) -> tuple[dict[Process, int | None], dict[int, set[str]]]:
         """The processes of jobs, as the source of processes knows them, and the jobs of each."""
-        found: dict[int, Candidate] = {}
+        found: dict[Process, int | None] = {}
         owners: dict[int, set[str]] = {}
         listed = [] if self._jobs_of is None else list(self._jobs_of.jobs.items())
         for key, job in listed:
             if key in jobs:
                 for pid, member in list(job.tree.members.items()):
-                    found[pid] = Candidate(pid, member.start, member.cpu_ns)
+                    found[member.start, pid] = member.cpu_ns
                     owners.setdefault(pid, set()).add(key)
-        return list(found.values()), owners
+        return found, owners
 
     def _processes_on(
         self,
