@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from jobtop.core.errors import BadValue
-from jobtop.core.units import parse_duration
+from jobtop.core.units import parse_duration, printable
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -22,6 +22,26 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return "D"
+
+
+class Count(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A whole number that is at least `least`, and at most `most` if that is given."""
+
+    name = "count"
+
+    def __init__(self, least: int, most: int | None = None) -> None:
+        self.least, self.most = least, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = None
+        if number is None or number < self.least:
+            self.fail(f'"{printable(str(value))}" is not a whole number of at least {self.least}', param, ctx)
+        if self.most is not None and number > self.most:
+            self.fail(f"{printable(str(value))} is too large: at most {self.most}", param, ctx)
+        return number
 
 
 class PastMoment(click.ParamType):  # type: ignore[type-arg,unused-ignore]

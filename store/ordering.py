@@ -46,12 +46,18 @@ NEAR_JOBS = 5000  # are searched before all others
 FEW_CANDIDATES = 300  # of the search index
 
 
+def shown_keys() -> list[str]:
+    """The sort keys as users type them."""
+    return ["newest" if key == "begun" else key for key in SORT_KEYS]
+
+
 def sort_key(word: str) -> str:
     """The sort key of a word or its alias; BadValue for any other word."""
     word = SORT_ALIASES.get(word, word)
     if word not in SORT_KEYS:
-        hint = did_you_mean(word, SORT_KEYS)
-        raise BadValue(f'--sort: "{printable(word)}" is not a sort key{hint}; use {", ".join(SORT_KEYS)}')
+        names = shown_keys()
+        hint = did_you_mean(word, names)
+        raise BadValue(f'--sort: "{printable(word)}" is not a sort key{hint}; use {", ".join(names)}')
     return word
 
 

@@ -44,6 +44,7 @@ ACTIONS = (
     Action("app.previous_pane", "shift+tab", "Previous pane", "Go to the previous pane", APP, "focus_previous"),
     Action("app.palette", "ctrl+p", "palette", "Find any action by its name", APP, "palette"),
     Action("app.back", "escape", "Back", "Go back to the previous screen", APP, "back", in_footer=True),
+    Action("app.suspend", "ctrl+z", "Suspend", "Suspend the console; fg resumes it", APP, "suspend_process"),
     Action("app.quit", "q,ctrl+c", "Quit", "Leave the console; jobs keep running", APP, "quit", in_footer=True),
     Action("table.up", "up,k", "Up", "One row up", TABLE, "cursor_up"),
     Action("table.down", "down,j", "Down", "One row down", TABLE, "cursor_down"),

@@ -4,6 +4,7 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.run.submission import open_queue
+from jobtop.cli.values import Count
 from jobtop.core.errors import ExitCode
 from jobtop.core.run.request import tag
 from jobtop.lifecycle.attach import attach as make_job
@@ -12,7 +13,7 @@ from jobtop.lifecycle.wait import await_ends
 
 
 @click.command()
-@click.argument("pid", type=click.IntRange(1))
+@click.argument("pid", type=Count(1), metavar="PID")
 @click.option("--name", metavar="N", help="The job's name; by default the script or the program.")
 @click.option("--tool", metavar="T", help="The kind of job; by default the program.")
 @click.option("--tag", "tags", metavar="K[=V]", multiple=True, help="A tag to find the job by; may be repeated.")

@@ -17,12 +17,12 @@ from jobtop.cli.text.history_columns import (
 )
 from jobtop.cli.text.stale import job_json
 from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
-from jobtop.cli.values import PastMoment, Statuses
+from jobtop.cli.values import Count, PastMoment, Statuses
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Status
 from jobtop.core.query.filter import LANGUAGE
 from jobtop.store.jobs import Query
-from jobtop.store.ordering import SORT_KEYS, sort_key
+from jobtop.store.ordering import shown_keys, sort_key
 
 HOST = TableColumn("HOST", widest=24)
 DEFAULT_LIMIT = 10
@@ -38,14 +38,12 @@ def complete_columns(ctx: click.Context, param: click.Parameter, incomplete: str
 
 
 def complete_sort_key(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return [key for key in SORT_KEYS if key.startswith(incomplete)]
+    return [key for key in shown_keys() if key.startswith(incomplete)]
 
 
 @click.command(epilog=LANGUAGE)
 @filter_argument
-@click.option(
-    "--limit", type=click.IntRange(1, 10**9), metavar="N", help=f"List at most N jobs; {DEFAULT_LIMIT} by default."
-)
+@click.option("--limit", type=Count(1, 10**9), metavar="N", help=f"List at most N jobs; {DEFAULT_LIMIT} by default.")
 @click.option("--all", "everything", is_flag=True, help="List all jobs.")
 @click.option("--tool", metavar="T", help="Only jobs of this tool.")
 @click.option(
@@ -62,10 +60,10 @@ def complete_sort_key(ctx: click.Context, param: click.Parameter, incomplete: st
 @click.option("--since", type=PastMoment(), help="Only jobs started since then, such as 7d or 2026-11-15.")
 @click.option(
     "--sort",
-    default="begun",
+    default="newest",
     metavar="KEY",
     shell_complete=complete_sort_key,
-    help="begun seq start end duration cpu efficiency memory read write name …",
+    help="newest seq start end duration cpu efficiency memory read write name …",
 )
 @click.option("--reverse", is_flag=True, help="Reverse the order.")
 @click.option(

@@ -14,6 +14,7 @@ from jobtop.cli.completion import complete_job_id
 from jobtop.cli.text.output_lines import LinePrinter
 from jobtop.cli.text.sample_text import deleted_text
 from jobtop.cli.text.tables import STREAM, stream_format_options
+from jobtop.cli.values import Count
 from jobtop.core.errors import StoreBusy, UnknownJob, UsageError
 from jobtop.core.model import Job, Kept
 from jobtop.core.paths import StatePaths
@@ -42,7 +43,7 @@ NO_OUTPUT_HINT = (
 @click.option("-f", "--follow", is_flag=True, help="Print new output until the job has ended.")
 @click.option("--stdout", "stdout", is_flag=True, help="Only the job's standard output.")
 @click.option("--stderr", "stderr", is_flag=True, help="Only the job's standard error.")
-@click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of each.")
+@click.option("--tail", type=Count(0), metavar="N", help="Only the last N lines of each.")
 @click.option("--raw", is_flag=True, help="Print the bytes of the output unchanged, with all control characters.")
 @stream_format_options("Print each line as JSON: a list; JSON Lines with --follow.")
 @click.pass_obj

@@ -14,7 +14,7 @@ from jobtop.cli.completion import complete_job_id
 from jobtop.cli.text.printers import PRINTERS, BlockPrinter, Printer
 from jobtop.cli.text.sample_text import warn_if_never_sampled, warn_if_thinned, warn_of_damage
 from jobtop.cli.text.tables import STREAM, stream_format_options
-from jobtop.cli.values import LastOrSince
+from jobtop.cli.values import Count, LastOrSince
 from jobtop.core.errors import StoreBusy, UsageError
 from jobtop.core.metrics import DEVICE_SCOPES
 from jobtop.core.model import Job, Sample
@@ -79,9 +79,7 @@ def required_id(reference: str | None) -> str:
     help="Only the last part, such as 5m: up to now, or to the job's end. Or since a time: 2026-11-15T14:30."
     " With --host: 1h unless given.",
 )
-@click.option(
-    "--max-points", type=click.IntRange(2), metavar="N", help="Thin past samples to at most N; peaks are kept."
-)
+@click.option("--max-points", type=Count(2), metavar="N", help="Thin past samples to at most N; peaks are kept.")
 @click.option(
     "-f",
     "--follow/--no-follow",

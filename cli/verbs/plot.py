@@ -12,7 +12,7 @@ from jobtop.cli.files import new_file
 from jobtop.cli.run.summary import GLYPHS
 from jobtop.cli.selection import JOBS_HELP, filter_option, find_selected, jobs_argument, selection_of
 from jobtop.cli.text.sample_text import deleted_text, warn_if_never_sampled, warn_of_damage
-from jobtop.cli.values import LastOrSince
+from jobtop.cli.values import Count, LastOrSince
 from jobtop.cli.verbs.metrics import host_options, is_about_host, metric_option, run_seconds
 from jobtop.core.clock import local
 from jobtop.core.errors import UsageError
@@ -39,9 +39,9 @@ MOST_DRAWN = 10  # jobs of a filter
     "--since", type=LastOrSince(), help="With --host: the last 5m, or since a time: 2026-11-15T14:30; 1h unless given."
 )
 @metric_option("Draw this metric, such as io.read_bytes; may be repeated.")
-@click.option("--height", type=click.IntRange(6, 200), metavar="N", help="Lines per chart; by default as many as fit.")
+@click.option("--height", type=Count(6, 200), metavar="N", help="Lines per chart, 6 to 200; by default as many as fit.")
 @click.option(
-    "--width", type=click.IntRange(MIN_COLUMNS, 1000), metavar="N", help="Columns; by default the terminal's width."
+    "--width", type=Count(MIN_COLUMNS, 1000), metavar="N", help="Columns, 30 to 1000; by default the terminal's width."
 )
 @click.option("--svg", "svg_path", type=click.Path(path_type=Path), metavar="PATH", help="Write an SVG file instead.")
 @click.option("--force", is_flag=True, help="Overwrite that file.")

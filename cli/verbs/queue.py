@@ -11,6 +11,7 @@ from jobtop.cli.run.submission import call_agent, open_queue
 from jobtop.cli.selection import JOBS_HELP, action, changing_options, filter_argument, find_to_change, parse_words
 from jobtop.cli.text.queue_watch import QueueEntry, watch_json_lines, watch_table
 from jobtop.cli.text.tables import STREAM, TableColumn, format_options, print_records, stream_format_options, table
+from jobtop.cli.values import Count
 from jobtop.cli.verbs.history import HOST
 from jobtop.core.errors import BadValue, ExitCode, UsageError
 from jobtop.core.job_id import NO_ID
@@ -205,9 +206,7 @@ def check_retryable(job_queue: Queue, job: Job, others: set[str]) -> None:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option(
-    "--slots", type=click.IntRange(0, 1_000_000), metavar="N", help="Run at most N jobs of the group at once."
-)
+@click.option("--slots", type=Count(0, 1_000_000), metavar="N", help="Run at most N jobs of the group at once.")
 @click.option("--unlimited", is_flag=True, help="Remove the limit of the group.")
 @format_options
 @click.pass_obj

@@ -16,7 +16,7 @@ from jobtop.cli.completion import complete_job_id
 from jobtop.cli.text.processes import EMPTY_CSV_ROW, SORTS, ProcessListing, csv_rows, listing_json, page
 from jobtop.cli.text.screen import LONGEST_WAIT_SECONDS, Screen, can_paint
 from jobtop.cli.text.tables import format_options, print_records
-from jobtop.cli.values import Duration
+from jobtop.cli.values import Count, Duration
 from jobtop.cli.verbs.control import find_latest
 from jobtop.core.errors import StoreError, UsageError
 from jobtop.core.measure.collectors.proc import is_alive
@@ -39,7 +39,7 @@ POLL_SECONDS = 0.05
 @click.argument("reference", metavar="ID", shell_complete=complete_job_id)
 @click.option("--interval", type=Duration(), default="1s", help="Time between two refreshes; 1s by default.")
 @click.option("--once", is_flag=True, help="Print one listing and exit.")
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Exit after N refreshes.")
+@click.option("--count", type=Count(1), metavar="N", help="Exit after N refreshes.")
 @click.option("--threads/--no-threads", help="Also list the threads of multi-threaded processes.")
 @click.option("--sort", type=click.Choice(list(SORTS)), help="A sorted list; by default a tree.")
 @format_options

@@ -10,7 +10,7 @@ import pytest
 from records import HERE, assert_one_line, kept_jobs, made_job
 from running import children, is_alive, nothing_is_left
 from support import Jobtop, wait_for
-from terminal import Terminal, terminal
+from terminal import PROMPT, Terminal, terminal
 
 __all__ = ["nothing_is_left"]
 
@@ -55,6 +55,20 @@ def test_q_leaves_the_console_but_only_closes_its_help(shell: Terminal) -> None:
     shell.until(lambda screen: "[/b]train" in screen and "esc closes" not in screen, "the dashboard")
     shell.press("q")
     restored(shell, 0)
+
+
+def test_ctrl_z_suspends_the_console_and_fg_resumes_it(shell: Terminal) -> None:
+    opened(shell)
+    shell.press("C-z")
+    shell.shows("Stopped")
+    shell.back_at_prompt()
+    shell.enter("fg")
+    shell.shows("● live")
+    shell.press("?")
+    shell.shows("esc closes")
+    shell.press("q")
+    shell.press("q")
+    shell.until(lambda screen: "● live" not in screen and screen.rstrip().endswith(PROMPT), "its prompt")
 
 
 def test_a_signal_ends_it_and_leaves_no_trace(shell: Terminal) -> None:

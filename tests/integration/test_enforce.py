@@ -80,7 +80,7 @@ def test_without_enforce_a_hog_is_left_alone_and_the_record_says_how_far_over_it
     assert (job["limits"]["enforced"], job["reason"]) == (False, None)
     assert "limits" not in job["sources"]
     over = job["resource_usage"]["memory_peak_bytes"] - 60 * MEBIBYTE
-    assert f"over its limit by {over / MEBIBYTE:.1f} MiB" in jobtop("show", job["id"]).stdout
+    assert f"{over / MEBIBYTE:.1f} MiB above" in jobtop("show", job["id"]).stdout
 
 
 def test_half_a_cpu_holds_with_a_cgroup(jobtop: Jobtop, on_v1: None) -> None:

@@ -94,7 +94,7 @@ def test_a_run_that_makes_no_sense_is_refused_before_anything_is_run_or_written(
         (("history", "--since", "lately"), ["--since", "lately"]),
         (("history", "--sort", "memroy"), ["--sort", '"memroy"', '"memory"']),
         (("history", "--format", "xml"), ["--format", "xml", "jsonl"]),
-        (("attach", "abc"), ["PID", "'abc'", "whole number"]),
+        (("attach", "abc"), ["PID", '"abc"', "whole number"]),
         (("show",), ["ID"]),
         (("show", "abcd", "efgh"), ["efgh"]),
         (("logs", "abcd", "--tail", "-1"), ["--tail"]),

@@ -173,6 +173,12 @@ def test_the_legend_says_the_values_at_the_cursor_or_the_last() -> None:
     assert text_of(legend(nothing, None, 80)) == "━●━ cpu –"
 
 
+def test_the_legend_of_an_ended_job_has_its_last_known_value_and_of_a_live_one_the_newest() -> None:
+    series = (cpu([None, 50.0, None]),)
+    assert text_of(legend(ChartView(series=series), None, 80)) == "━●━ cpu 50 %"
+    assert text_of(legend(ChartView(series=series, is_live=True), None, 80)) == "━●━ cpu –"
+
+
 def test_a_cursor_is_a_line_through_the_plot() -> None:
     lines = drawn(view(), cursor=300.0)
     assert lines[1][30] == "│"

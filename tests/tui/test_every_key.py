@@ -70,6 +70,9 @@ Kind = TypeVar("Kind", bound=Widget)
 Shown = TypeVar("Shown", bound=Screen[Any])
 
 
+SUSPENSIONS: list[int] = []
+
+
 class Case(NamedTuple):
     """How to reach the place of an action, what to observe, and how that differs before and after the key."""
 
@@ -397,6 +400,12 @@ def asks(title: str) -> Case:
     return Case(at_dashboard, visible, lambda before, after: title not in before and title in after)
 
 
+async def counting_suspensions(visitor: Visitor) -> None:
+    """Count instead of stopping the tests; tests/integration/test_console.py suspends a console."""
+    await at_dashboard(visitor)
+    visitor.console.action_suspend_process = lambda: SUSPENSIONS.append(1)  # type: ignore[method-assign]
+
+
 def visible(visitor: Visitor) -> str:
     return visitor.screen()
 
@@ -417,6 +426,7 @@ CASES: dict[str, Case] = {
     "app.previous_pane": Case(job_pane("cpu"), focused, differs),
     "app.palette": Case(at_dashboard, kind_of_screen, comes_to(ActionPalette)),
     "app.back": Case(job_pane("cpu"), kind_of_screen, comes_to(Dashboard)),
+    "app.suspend": Case(counting_suspensions, lambda _: len(SUSPENSIONS), more),
     "app.quit": Case(at_dashboard, lambda visitor: visitor.console._exit, more),
     "table.up": Case(at_dashboard, row, lambda before, after: after == before - 1),
     "table.down": Case(at_dashboard, row, lambda before, after: after == before + 1),

@@ -71,11 +71,16 @@ class ChartSeries:
         position = bisect_right(self.times, moment) - 1
         return self.values[position] if position >= 0 else None
 
-    def shown(self, moment: float | None) -> float | None:
-        """The value at a moment; without a moment, the last value."""
+    def shown(self, moment: float | None, is_live: bool = True) -> float | None:
+        """The value at a moment; without a moment, the newest value, or after the end the last known one.
+
+        The last sample of an ended job has totals, and no memory: its processes have exited.
+        """
         if moment is not None:
             return self.at(moment)
-        return self.values[-1] if self.values else None
+        if is_live:
+            return self.values[-1] if self.values else None
+        return next((value for value in reversed(self.values) if value is not None), None)
 
 
 @record
@@ -149,14 +154,13 @@ def _legend_of(view: ChartView, number: int, moment: float | None, brevity: Brev
         Span("  " if number or view.title else ""),
         Span(f"{stroke}{MARKERS[number % len(MARKERS)]}{stroke}", tone_of(number)),
         Span(f" {label} " if label else " ", Tone.GREY),
-        *_share(series, moment),
-        Span(value_words(series, moment, brevity >= Brevity.UNITS)),
+        *_share(series, series.shown(moment, view.is_live)),
+        Span(value_words(series, moment, brevity >= Brevity.UNITS, view.is_live)),
     ]
 
 
-def _share(series: ChartSeries, moment: float | None) -> list[Span]:
+def _share(series: ChartSeries, value: float | None) -> list[Span]:
     """The value as a percentage of a whole: `36 % of host · `."""
-    value = series.shown(moment)
     if series.whole is None or value is None:
         return []
     percent = 100 * value / series.whole.size
@@ -164,9 +168,9 @@ def _share(series: ChartSeries, moment: float | None) -> list[Span]:
     return [Span(words), Span(f"{series.whole.words} · ", Tone.GREY)]
 
 
-def value_words(series: ChartSeries, moment: float | None, is_short: bool) -> str:
+def value_words(series: ChartSeries, moment: float | None, is_short: bool, is_live: bool = True) -> str:
     """The value; the newest percentage has no decimals, because it changes before they are read."""
-    value, metric = series.shown(moment), series.metric
+    value, metric = series.shown(moment, is_live), series.metric
     if value is not None and moment is None and metric.unit is Unit.PERCENT:
         return f"{value:.0f} %"
     if is_short and metric.unit is Unit.BYTES:
