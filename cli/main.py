@@ -27,6 +27,10 @@ VERBS = {
     "logs": ("jobtop.cli.verbs.logs:logs", "Print the output a job wrote."),
     "top": ("jobtop.cli.verbs.top:top", "Show the processes and threads of a job, live."),
     "files": ("jobtop.cli.verbs.files:files", "Show the files a job has open: position, rate, time left."),
+    "connections": (
+        "jobtop.cli.verbs.connections:connections",
+        "Show the network connections of a job: addresses, state, bytes, rates.",
+    ),
     "metrics": ("jobtop.cli.verbs.metrics:metrics", "Print the samples of a job, and new ones while it runs."),
     "plot": ("jobtop.cli.verbs.plot:plot", "Draw charts of what a job used over time."),
     "export": ("jobtop.cli.verbs.export:export", "Write jobs in a format that other programs read."),
@@ -53,7 +57,7 @@ VERBS = {
     "completion": ("jobtop.cli.completion:completion", "Print the completion script of a shell."),
 }
 # Both take --store after their name. Verbs that change jobs use it only to tell the user which store a job is in.
-READING_VERBS = frozenset("queue history show logs top files metrics plot export stats wait".split())
+READING_VERBS = frozenset("queue history show logs top files connections metrics plot export stats wait".split())
 ACTING_VERBS = frozenset("stop kill pause resume rm retry pin unpin".split())
 ALIASES = {"job-history": "history", "job-details": "show", "job-stats": "stats", "plot-resources": "plot"}
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 import click
 
@@ -26,6 +27,7 @@ from jobtop.core.procfs import HAS_PROC
 from jobtop.store.references import FORMS_HELP
 
 SHORTEST_SECONDS = 0.1
+T = TypeVar("T")
 
 
 @click.command(epilog=FORMS_HELP)
@@ -87,8 +89,8 @@ def repeat(
     shim: Identity,
     interval: float,
     follow: bool,
-    read: Callable[[], FileListing],
-    show: Callable[[FileListing], None],
+    read: Callable[[], T],
+    show: Callable[[T], None],
     wait: Callable[[float, Sequence[int]], bool],
 ) -> None:
     """Read and show every `interval` until the job ends or the user leaves; without `follow` once."""
