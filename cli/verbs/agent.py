@@ -68,7 +68,7 @@ def start(app: App) -> int:
     return ExitCode.OK
 
 
-@agent.command()
+@agent.command(short_help="Stop the agent; running jobs go on.")
 @click.pass_obj
 def stop(app: App) -> int:
     """Stop the agent; running jobs go on, queued jobs wait until an agent runs again."""
@@ -115,7 +115,7 @@ def status(app: App, style: str) -> int:
     return ExitCode.OK if current_agent is not None else ExitCode.BAD_ANSWER
 
 
-@agent.command()
+@agent.command(short_help="Run the agent in the foreground, as systemd needs it.")
 @click.pass_obj
 def run(app: App) -> int:
     """Run the agent in the foreground, for systemd and other supervisors."""
@@ -129,7 +129,7 @@ def run(app: App) -> int:
     return ExitCode.OK
 
 
-@agent.command()
+@agent.command(short_help="Print a systemd unit that keeps an agent running.")
 @click.pass_obj
 def unit(app: App) -> int:
     """Print a systemd unit that keeps an agent running: save it as ~/.config/systemd/user/jobtop.service."""

@@ -62,7 +62,7 @@ def table_row(row: tuple[str, Any, str]) -> tuple[str, str, str]:
     return key, value if isinstance(value, str) else json.dumps(value), origin
 
 
-@config.command("trust")
+@config.command("trust", short_help="Trust ./jobtop.toml as it is now.")
 @click.argument("path", required=False)
 @click.pass_obj
 def trust_file(app: App, path: str | None) -> int:

@@ -129,7 +129,7 @@ def end_survivors(control: Control, job: Job) -> bool:
 @changing_options
 @click.pass_obj
 def pause(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
-    """Pause jobs: send SIGSTOP to all their processes. A paused queued job is not started.
+    """Pause jobs: send SIGSTOP to all their processes. A queued job that is paused does not start.
 
     A filter means all matching jobs that run or are queued: jobtop lists them and asks.
     """
@@ -145,7 +145,7 @@ def pause(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool)
 @changing_options
 @click.pass_obj
 def resume(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
-    """Continue paused jobs: send SIGCONT to all their processes. A queued job can be started again.
+    """Continue paused jobs: send SIGCONT to all their processes. A queued job that was paused may start again.
 
     A filter means all matching jobs that are paused: jobtop lists them and asks.
     """
@@ -162,7 +162,7 @@ def resume(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool
 @filter_option
 @click.pass_obj
 def wait(app: App, words: tuple[str, ...], filters: tuple[str, ...]) -> int:
-    """Wait until the last attempt at each job has ended; exit code 1 if one did not succeed.
+    """Wait until the last attempt of each job has ended; exit code 1 if one did not succeed.
 
     A name means the newest job with that name. A filter means all jobs that match when the wait begins.
     """
@@ -197,9 +197,9 @@ def wait(app: App, words: tuple[str, ...], filters: tuple[str, ...]) -> int:
 @changing_options
 @click.pass_obj
 def rm(app: App, words: tuple[str, ...], filters: tuple[str, ...], yes: bool) -> int:
-    """Delete ended or queued jobs: their records, samples, output, and what is needed to run them again.
+    """Delete ended or queued jobs: their records, samples and output, and the stored command and environment.
 
-    The merged record of a job that ran on another host can be deleted once the job is stale. A name means the
+    A record that was merged from another host can be deleted once its job is stale. A name means the
     newest job with that name. A filter means all matching jobs that can be deleted and are not pinned: jobtop lists
     them and asks.
     """

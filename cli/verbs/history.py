@@ -63,14 +63,14 @@ def complete_sort_key(ctx: click.Context, param: click.Parameter, incomplete: st
     default="newest",
     metavar="KEY",
     shell_complete=complete_sort_key,
-    help="newest seq start end duration cpu efficiency memory read write name …",
+    help="Sort by newest (the default), seq, start, end, duration, cpu, efficiency, memory, read, write, name, …",
 )
 @click.option("--reverse", is_flag=True, help="Reverse the order.")
 @click.option(
     "--columns",
     metavar="NAME,…",
     shell_complete=complete_columns,
-    help="The columns of the table or the CSV, such as name,params,time,mem (jobtop help history lists all).",
+    help="The columns of the table or the CSV, such as name,params,time,mem (--columns help lists all).",
 )
 @click.option("--page-after", metavar="ID", help="Continue a list after this job: print the jobs below it.")
 @format_options

@@ -45,7 +45,7 @@ NO_OUTPUT_HINT = (
 @click.option("--stderr", "stderr", is_flag=True, help="Only the job's standard error.")
 @click.option("--tail", type=Count(0), metavar="N", help="Only the last N lines of each.")
 @click.option("--raw", is_flag=True, help="Print the bytes of the output unchanged, with all control characters.")
-@stream_format_options("Print each line as JSON: a list; JSON Lines with --follow.")
+@stream_format_options("Print the lines as a JSON list; with --follow as JSON Lines.")
 @click.pass_obj
 def logs(app: App, /, reference: str, follow: bool, tail: int | None, raw: bool, style: str, **chosen: bool) -> int:
     """Print a job's output: its standard output to standard output, its standard error to standard error.

@@ -109,7 +109,7 @@ def info_json(file: Path, found: Description) -> dict[str, Any]:
     return {"schema_version": SCHEMA_VERSION, "path": str(file)} | values
 
 
-@store.command()
+@store.command(short_help="Check the whole store; exit code 1 if something is wrong.")
 @click.argument("path", required=False)
 @format_options
 @click.pass_obj
@@ -176,7 +176,7 @@ def backup(app: App, path: str, force: bool) -> int:
     return 0
 
 
-@store.command("merge")
+@store.command("merge", short_help="Merge the jobs of other stores into one.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--into", metavar="PATH", help="The file to merge into, NAME.db; this host's store by default.")
 @format_options

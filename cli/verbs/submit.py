@@ -17,7 +17,7 @@ from jobtop.cli.verbs.run import click_option, job_command
 def callback(app: App, /, command: tuple[str, ...], **options: Any) -> int:
     """Queue COMMAND, print its id, and return; it starts when the host has room for it.
 
-    That is when the CPUs, memory and GPUs that it declares are free (--cpus, --memory, --gpus); by default it counts as
+    A job needs the CPUs, memory and GPUs that it declares (--cpus, --memory, --gpus); one that declares nothing needs
     one CPU. Jobs with higher priority start first, then older ones. It runs in this directory and environment, without
     input, and outlives the terminal. jobtop queue lists what waits, and why.
     """

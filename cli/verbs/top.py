@@ -54,7 +54,7 @@ def top(
     sort: str | None,
     style: str,
 ) -> int:
-    """Show the processes of a job: on a terminal live until the job ends or q is pressed, else once.
+    """Show the processes of a job: live on a terminal, until the job ends or you press q; otherwise once.
 
     100 % CPU is one core. Of a job that does not run on this host, the last snapshot is shown.
     """
