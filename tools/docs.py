@@ -15,6 +15,7 @@ from jobtop.cli.main import VERBS, jobtop
 from jobtop.core.config import MEASUREMENTS, SETTINGS, Setting
 from jobtop.core.metrics import Metric, Scope, metrics_of
 from jobtop.core.selftest.cases import CASES
+from jobtop.core.text.metric_notes import note_of
 from jobtop.tui.actions import ACTIONS
 from jobtop.tui.keymap import shown_key
 
@@ -152,18 +153,23 @@ def metrics() -> Iterator[str]:
         if scope is Scope.CONTAINER and rows == metrics_of(Scope.JOB):
             yield "The same keys as a job has, from the container's cgroup."
         elif scope in (Scope.JOB, Scope.CONTAINER):
-            yield "| key | what it is | unit | kind | fold |"
-            yield "|---|---|---|---|---|"
-            yield from (f"{metric_cells(row)} {row.fold} |" for row in rows)
+            yield "| key | what it is | unit | kind | fold | source | systems | how exact |"
+            yield "|---|---|---|---|---|---|---|---|"
+            yield from (f"{metric_cells(row)} {row.fold} {note_cells(scope, row)}" for row in rows)
         else:
-            yield "| key | what it is | unit | kind |"
-            yield "|---|---|---|---|"
-            yield from map(metric_cells, rows)
+            yield "| key | what it is | unit | kind | source | systems | how exact |"
+            yield "|---|---|---|---|---|---|---|"
+            yield from (f"{metric_cells(row)[:-2]} {note_cells(scope, row)}" for row in rows)
         yield ""
 
 
 def metric_cells(metric: Metric) -> str:
     return f"| `{metric.key}` | {cell(metric.title)} | {metric.unit} | {metric.kind} |"
+
+
+def note_cells(scope: Scope, metric: Metric) -> str:
+    note = note_of(scope, metric.key)
+    return f"| {cell(note.source)} | {note.platforms} | {cell(note.accuracy)} |"
 
 
 def cases() -> Iterator[str]:

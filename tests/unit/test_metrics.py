@@ -39,6 +39,7 @@ from jobtop.core.metrics import (
     nearest,
 )
 from jobtop.core.model import Identity, Sample
+from jobtop.core.text.metric_notes import NOTES, note_of
 from nvml import FakeGpu, fake_nvml, load_in_this_process
 from processes import FakeProc, fold
 from support import ROOT
@@ -287,3 +288,11 @@ def test_what_is_awaited_has_no_reader_yet() -> None:
     assert literals & {"cpu.user", "proc.fds", "mem.oom_kills"}, "the readers name their keys"
     assert literals & {*AWAITED[Scope.JOB].split(), *AWAITED[Scope.GPU].split()} == set()
     assert {path.name for path in COLLECTORS} & CONTAINER_READERS == set()
+
+
+@pytest.mark.parametrize("scope", [scope for scope in Scope if scope is not Scope.CONTAINER])
+def test_every_row_says_where_it_is_read_and_how_exact_it_is_and_no_note_is_left_over(scope: Scope) -> None:
+    keys = [metric.key for metric in metrics_of(scope)]
+    used = {pattern for key in keys for pattern, note in NOTES[scope].items() if note is note_of(scope, key)}
+    assert used == NOTES[scope].keys()
+    assert all(field for key in keys for field in note_of(scope, key))
