@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-PERCENT, MEMORY = "gpu.util", "gpu.mem_used"
+GPU_KEYS = PERCENT, MEMORY = "gpu.util", "gpu.mem_used"
 SIGN = "@"
 
 
@@ -18,7 +18,7 @@ def series_name(key: str, device: str) -> str:
 def parse_series(name: str) -> tuple[str, str] | None:
     """The metric and the device in the name of a series; None if a job chose the name itself."""
     key, sign, device = name.partition(SIGN)
-    return (key, device) if sign and device and key in (PERCENT, MEMORY) else None
+    return (key, device) if sign and device and key in GPU_KEYS else None
 
 
 def devices_in(names: Iterable[str]) -> list[str]:

@@ -54,7 +54,8 @@ def event_text(kind: str, detail: Mapping[str, Any]) -> str:
         case "not_retried":
             return f"not retried{because}"
         case "gpu_used" | "gpu_throttled" | "gpu_unthrottled" | "gpu_lost" | "gpu_found":
-            return _gpu_text(kind, known.get("gpu"), detail.get("reasons")) + because
+            product = f" ({known['product']})" if "product" in known else ""
+            return _gpu_text(kind, known.get("gpu"), detail.get("reasons")) + product + because
         case "sampling_slowed":
             return f"sampled {_times(detail.get('factor'))} less often: sampling cost too much"
     return PLAIN_TEXTS.get(kind, printable(kind).replace("_", " ")) + because

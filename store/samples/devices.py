@@ -44,10 +44,11 @@ class StoredDevice:
 class DeviceRecord:
     """The devices of the machines of one store. Only the holder of the host's lease may append."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, boot: int | None = None) -> None:
+        """`boot` is the number of the boot to append to; by default that of this one."""
         self.database = database
         self.store = SeriesStore(database, DEVICES)
-        self._boot: int | None = None
+        self._boot = boot
         self._numbers: dict[Device, int] = {}
         self._has_ended_boots = True  # until none is found: their writer may have been killed
 
@@ -102,6 +103,17 @@ class DeviceRecord:
     ) -> Series:
         """Values of a device in seconds since the start of a job; by default while the job ran."""
         return series_around(self.store, self._number_around(job, device), job, keys, start, end, max_points)
+
+    def last_around(
+        self, job: Job, device: Device, keys: Sequence[str], until: float = float("inf"), fresh_seconds: float = 15.0
+    ) -> dict[str, Number | None]:
+        """The last gauges of a device until a moment since the start of a job; None if they were older than that."""
+        owner, begin = self._number_around(job, device), job.start_boottime
+        samples = [] if owner is None or begin is None else self.store.newest(owner, 1, begin + until, keys)
+        is_fresh = bool(samples) and (
+            until == float("inf") or samples[-1].elapsed >= (begin or 0.0) + until - fresh_seconds
+        )
+        return dict(zip(keys, samples[-1].values, strict=True)) if is_fresh else dict.fromkeys(keys)
 
     def newest(self, boot: str | None = None) -> dict[StoredDevice, Frame]:
         """The newest sample of each device of a boot, or of the last boot: counters as rates, times since the boot."""

@@ -67,11 +67,11 @@ class NamedRecord:
             return Joined(NAMED, (VALUE,)).series(None, None, None)
         return self.store.series(number, (VALUE,), start, end, max_points)
 
-    def newest(self, job: Job) -> dict[str, tuple[float, float | int | None]]:
-        """The time and the value of the newest sample of each name of a job."""
+    def newest(self, job: Job, until: float = float("inf")) -> dict[str, tuple[float, float | int | None]]:
+        """The time and the value of the newest sample of each name of a job, or of the last one until a moment."""
         with self.database.reading() as connection:
             numbers = _numbers(connection, job.seq)
-        last = {name: self.store.newest(number, 1) for name, number in numbers.items()}
+        last = {name: self.store.newest(number, 1, until) for name, number in numbers.items()}
         return {name: (samples[-1].elapsed, samples[-1].values[0]) for name, samples in last.items() if samples}
 
     def seal(self, job_seq: int) -> None:

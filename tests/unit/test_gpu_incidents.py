@@ -55,7 +55,7 @@ def test_events_of_gpus_are_one_line_each() -> None:
     assert event_text("gpu_throttled", detail) == "GPU 1.3 is slowed down: power cap, therm\\x1bal"
     assert event_text("gpu_throttled", {"reasons": ["thermal"]}) == "the GPU is slowed down: thermal"
     assert event_text("gpu_lost", {"gpu": "1-8f", "reason": "GPU is lost"}) == "GPU 1 does not answer (GPU is lost)"
-    assert event_text("gpu_used", {"gpu": "0-8f"}) == "uses GPU 0"
+    assert event_text("gpu_used", {"gpu": "0-8f", "product": "NVIDIA A100"}) == "uses GPU 0 (NVIDIA A100)"
     assert event_text("gpu_throttled", {"gpu": 5, "reasons": 7}) == "GPU 5 is slowed down"
     severities = {kind: severity(kind, {}) for kind in ("gpu_lost", "gpu_throttled", "gpu_unthrottled", "gpu_used")}
     assert severities == {"gpu_lost": BAD, "gpu_throttled": WARNING, "gpu_unthrottled": PLAIN, "gpu_used": PLAIN}

@@ -272,7 +272,7 @@ def test_a_lost_gpu_costs_its_own_numbers_and_comes_back(machine: Machine) -> No
 def test_a_lost_gpu_is_an_event_of_the_gpu_and_of_the_jobs_on_it(machine: Machine) -> None:
     machine.nvml.change(SECOND, processes=((21, GIBIBYTE, 30),))
     device = Device("gpu", "1-bbbbbbbb")
-    assert machine.collect().events == [("b", "gpu_used", {"gpu": device.name})]
+    assert machine.collect().events == [("b", "gpu_used", {"gpu": device.name, "product": "NVIDIA Test 1"})]
     machine.nvml.change(SECOND, is_lost=True)
     assert machine.collect().events == [
         (device, "gpu_lost", {"reason": "GPU is lost"}),
@@ -313,7 +313,7 @@ def test_a_gpu_that_is_slowed_down_is_an_event_with_the_reasons(machine: Machine
     machine.nvml.change(FIRST, reasons=0x04 | 0x48, processes=((11, GIBIBYTE, 30),))
     reasons = ["power cap", "thermal"]
     assert machine.collect().events == [
-        ("a", "gpu_used", {"gpu": "0-aaaaaaaa"}),
+        ("a", "gpu_used", {"gpu": "0-aaaaaaaa", "product": "NVIDIA Test 0"}),
         (Device("gpu", "0-aaaaaaaa"), "gpu_throttled", {"reasons": reasons}),
         ("a", "gpu_throttled", {"gpu": "0-aaaaaaaa", "reasons": reasons}),
     ]

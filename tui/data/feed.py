@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from jobtop.core.errors import JobtopError, StoreBusy, StoreError
@@ -21,10 +22,11 @@ from jobtop.tui.data.last_minute import PackedSamples, copy_of
 from jobtop.tui.data.machine import MachineReader, MachineSource, machine_of
 from jobtop.tui.data.queue_reasons import QueueReasons
 from jobtop.tui.data.reader import StoreFile
-from jobtop.tui.data.view import JobRow, MachineView, StoreState, View
+from jobtop.tui.data.view import NOTHING, JobRow, MachineView, StoreState, View
 
 if TYPE_CHECKING:
     from jobtop.store.samples.hosts import HostTail
+    from jobtop.tui.data.job_gpus import Use
 
 # Ended jobs that are shown: of one store, of all stores together, and of each of many stores at least.
 ENDED_KEPT, ENDED_KEPT_OF_ALL, FEWEST_ENDED_KEPT = 30, 300, 2
@@ -49,6 +51,7 @@ class FollowedStore:
         self.tails: LiveTails | None = None
         self._last_minutes: dict[int, tuple[Now, PackedSamples]] = {}  # by seq, with the newest sample
         self.host: HostTail | None = None
+        self._gpus: dict[int, Mapping[str, Use]] = {}  # by seq: what it uses of each GPU
         self.jobs_only = False  # read only the jobs, for a fast first view
         self._file = StoreFile(path)
         self._file_state: tuple[object, object] | None = None  # the file times, and the number of the last commit
@@ -130,11 +133,17 @@ class FollowedStore:
             self._read_rest(database)
 
     def _read_rest(self, database: Database) -> None:
-        """Read the recorded machine, and the reasons why queued jobs wait."""
+        """Read the recorded machine, what jobs use of its GPUs, and the reasons why queued jobs wait."""
         from jobtop.store.samples.hosts import HostTail
 
         self.host = self.host or HostTail(database)
         self.host.poll()
+        tails = self.tails.tails if self.tails is not None else {}
+        on_gpus = [seq for seq, tail in tails.items() if tail.is_on_gpu and seq in self.jobs]
+        if on_gpus or self._gpus:
+            from jobtop.tui.data.job_gpus import uses_now
+
+            self._gpus = {seq: MappingProxyType(uses_now(database, self.jobs[seq])) for seq in on_gpus}
         if self.queue is not None:
             self.queue.read(database, any(job.status == "queued" for job in self.jobs.values()))
 
@@ -144,7 +153,7 @@ class FollowedStore:
 
     def _forget(self) -> None:
         self.jobs, self.tails, self.host, self._file_state = {}, None, None, None
-        self._last_minutes = {}
+        self._last_minutes, self._gpus = {}, {}
 
     def _drop_old(self) -> None:
         """Keep only the newest of the ended jobs."""
@@ -174,7 +183,7 @@ class FollowedStore:
             return JobRow(job, self.path, elapsed=elapsed, is_stale=is_stale, wait_reason=wait_reason)
         sample, last_minute = self._last_minutes[seq]
         is_stale = is_stale or (elapsed is not None and elapsed - sample.elapsed > STALE_SECONDS)
-        return JobRow(job, self.path, sample, last_minute, elapsed, is_stale, None)
+        return JobRow(job, self.path, sample, last_minute, elapsed, is_stale, None, self._gpus.get(seq, NOTHING))
 
 
 class Feed:

@@ -28,6 +28,7 @@ from jobtop.store.output.last_lines import read_error_lines
 from jobtop.store.samples.curves import Curves
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.chart.window import Bounds, TimeWindow
+from jobtop.tui.data.job_gpus import JobGpu, read_job_gpus
 
 Number = float | int
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -94,6 +95,7 @@ class JobView:
     last_lines: tuple[str, ...] = ()
     is_sampled: bool = False
     damaged: int = 0
+    gpus: tuple[JobGpu, ...] = ()
 
 
 class JobReading:
@@ -115,9 +117,10 @@ class JobReading:
         except UnknownJob:
             return None
         self.cache.read(curves, job, viewport)
+        events = tuple(jobs.events(job))
         return JobView(
             job,
-            tuple(jobs.events(job)),
+            events,
             dict(self.cache.curves),
             self.cache.run_bounds,
             self._numbers(curves, job, viewport.moment),
@@ -125,6 +128,7 @@ class JobReading:
             self._read_last_lines(job),
             job.seq is not None and curves.store.count(job.seq) > 0,
             self.cache.damaged,
+            read_job_gpus(database, job, events, viewport.moment),
         )
 
     def close(self) -> None:

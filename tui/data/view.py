@@ -40,6 +40,7 @@ class JobRow:
     elapsed: float | None = None
     is_stale: bool = False
     wait_reason: str | None = None  # of a queued job
+    gpus: Mapping[str, tuple[Number | None, Number | None]] = NOTHING  # by name: percent, bytes that it uses
 
     @property
     def key(self) -> str:

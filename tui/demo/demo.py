@@ -21,14 +21,16 @@ from jobtop.core.record import replace
 from jobtop.store.agents import register
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs
+from jobtop.store.samples.devices import DeviceRecord
 from jobtop.store.samples.head import HOSTS
 from jobtop.store.samples.hosts import boot_number
+from jobtop.store.samples.named import NamedRecord
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.app import Console, Options
 from jobtop.tui.demo.data import CHILDREN, PAUSED, QUEUED, RUNNING, SHORT
 from jobtop.tui.demo.demo_job import DemoJob, End
-from jobtop.tui.demo.load import HOST, UPTIME_SECONDS, DemoMachine
+from jobtop.tui.demo.load import GPU_PRODUCT, HOST, UPTIME_SECONDS, DemoMachine, DeviceReading
 from jobtop.tui.demo.record import BOOT, DemoRun, finished_job, new_run, past_runs
 
 FINE_SECONDS = 300  # the recent past of live jobs that is simulated second by second
@@ -48,8 +50,11 @@ class DemoStore:
         self.jobs, self.snapshots = Jobs(self.database), Snapshots(self.database)
         self.series, self.host = SeriesStore(self.database), SeriesStore(self.database, HOSTS)
         self._host_seq = self._boot(boot_time)
+        self.devices, self.named = DeviceRecord(self.database, self._host_seq), NamedRecord(self.database)
 
-    def write(self, runs: Sequence[DemoRun], host: Sequence[Sample] = ()) -> None:
+    def write(
+        self, runs: Sequence[DemoRun], host: Sequence[Sample] = (), devices: Sequence[DeviceReading] = ()
+    ) -> None:
         """Write what has happened since the last call, in one transaction."""
         with self.database.writing():
             for run in runs:
@@ -59,6 +64,9 @@ class DemoStore:
             self.series.append([row for rows in zip_longest(*columns) for row in rows if row is not None])
             self.snapshots.keep_all((run.number, *taken) for run in runs for taken in run.snapshots)
             self.host.append([(self._host_seq, sample) for sample in host])
+            if devices:
+                self.devices.append(devices)
+            self.named.append(row for run in runs if not run.job.status.ended for row in run.gpu_rows())
             for run in runs:
                 if run.job.status.ended:
                     self.jobs.add_log_marks(run.job, run.marks)
@@ -66,7 +74,7 @@ class DemoStore:
     def clean_up(self) -> None:
         """Seal and clean up, as an engine does between two samples."""
         self.series.seal_ended(SEALED_AT_ONCE)
-        while self.series.step() or self.host.step():
+        while self.series.step() or self.host.step() or self.devices.store.step() or self.named.step():
             pass
 
     def close(self) -> None:
@@ -94,6 +102,7 @@ class Demo:
         self.live: list[DemoRun] = []
         self._numbers = count(1)
         self._seconds = 0
+        self._devices: list[DeviceReading] = []  # that are not written yet
         store = DemoStore(self.paths, self.boot_time)
         try:
             self._without_output = past_runs(now)
@@ -114,7 +123,7 @@ class Demo:
                 end = End(SHORT_ENDS[run.load.pid % len(SHORT_ENDS)])
                 run.job = finished_job(run.job, run.samples, now, run.load.elapsed, end)
                 run.events.append(Event(now, "exited", {"status": str(run.job.status), "reason": run.job.reason}))
-        store.write(self.live, [host])
+        store.write(self.live, [host], self._take_devices())
         write_output(self.paths, self.live)
         self.live = [run for run in self.live if not run.job.status.ended]
 
@@ -138,7 +147,7 @@ class Demo:
         now = self.now
         host = [self._advance(now + second) for second in range(1 - FINE_SECONDS, 1)]
         waiting = [new_run(demo_job, next(self._numbers), now - age, self.boot_time, None) for demo_job, age in QUEUED]
-        store.write([*self.live, *waiting], host)
+        store.write([*self.live, *waiting], host, self._take_devices())
         write_output(self.paths, self.live)
         while store.series.seal_due(len(self.live)):
             pass
@@ -150,10 +159,16 @@ class Demo:
             Event(started + after, "alert", {"severity": severity, "text": text})
             for after, severity, text in demo_job.alerts
         ]
+        if demo_job.gpu is not None:
+            run.events.append(Event(started + 4, "gpu_used", {"gpu": str(demo_job.gpu), "product": GPU_PRODUCT}))
         if is_paused:
             run.job = replace(run.job, status=Status.PAUSED)
             run.events.append(Event(self.now - FINE_SECONDS, "paused", {}))
         return run
+
+    def _take_devices(self) -> list[DeviceReading]:
+        taken, self._devices = self._devices, []
+        return taken
 
     def _advance(self, now: float) -> Sample:
         """Advance all live jobs to a moment; return the sample of the machine."""
@@ -165,6 +180,7 @@ class Demo:
                 run.take_snapshot()
         self._seconds += 1
         self.machine.advance(now, now - self.boot_time, [run.load for run in alive])
+        self._devices += self.machine.gpu_readings(round(now - self.boot_time, 3))
         return Sample(round(now - self.boot_time, 3), tuple(map(self.machine.counted().get, HOSTS.keys)))
 
 

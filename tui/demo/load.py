@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import exp
 from random import Random
 
+from jobtop.core.measure.device import Device
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Sample
@@ -16,12 +17,14 @@ from jobtop.tui.data.view import MachineView, read_only
 from jobtop.tui.demo.demo_job import GIB, MIB, DemoJob
 
 Number = float | int
+DeviceReading = tuple[Device, float, Mapping[str, Number | None]]
 HOST = "atlas"
 CORES = 16
 MEMORY_BYTES, SWAP_BYTES, DISK_BYTES = 64 * GIB, 8 * GIB, 1843 * GIB
 OTHERS_BYTES, OTHERS_CORES = 4.6 * GIB, 0.5
 DISK_BYTES_A_SECOND = 1100 * MIB
-GPU_BYTES = 24 * GIB
+GPU_BYTES, GPU_PRODUCT, GPU_WATTS, IDLE_GPU_WATTS = 24 * GIB, "NVIDIA GeForce RTX 4090", 450.0, 60.0
+HOT_PERCENT = 96  # a GPU that is busier is at its power limit
 UPTIME_SECONDS = 12.4 * 86400
 SYSTEM_SHARE = 0.08
 WEIGHTS = (0.1, 0.6, 0.8, 1.0, 1.1, 1.3)  # shares of the work that a core gets for a while
@@ -191,11 +194,17 @@ class DemoMachine:
             "cores": {str(core): [round(percent, 3), 0.4, 0.0] for core, percent in enumerate(cores)},
             "disks": {"nvme0n1": {key: values[key] for key in ("disk.read_bytes", "disk.write_bytes", "disk.busy")}},
             "interfaces": {"eth0": {key: values[key] for key in ("net.rx_bytes", "net.tx_bytes")}},
-            "gpus": gpus(loads),
+            "gpus": (found := gpus(loads)),
+            "gpu_products": dict.fromkeys(found, GPU_PRODUCT),
         }
         self.machine = self._past.with_past(
             MachineView(HOST, at, read_only(values), read_only(detail), tuple(self._line))
         )
+
+    def gpu_readings(self, elapsed: float) -> list[DeviceReading]:
+        """What is recorded of the GPUs now, `elapsed` seconds after the boot."""
+        assert self.machine is not None
+        return [(Device("gpu", name), elapsed, values) for name, values in self.machine.detail["gpus"].items()]
 
     def counted(self) -> dict[str, Number | None]:
         """The values to record: what the view shows as a rate is a counter here."""
@@ -223,7 +232,11 @@ def gpus(loads: Sequence[Load]) -> dict[str, dict[str, Number | None]]:
                 "gpu.util": round(percent, 1),
                 "gpu.mem_used": int(load.demo_job.gpu_memory),
                 "gpu.mem_total": GPU_BYTES,
+                "gpu.mem_free": GPU_BYTES - int(load.demo_job.gpu_memory),
                 "gpu.temp": round(48 + 0.3 * percent),
+                "gpu.power": round(IDLE_GPU_WATTS + (GPU_WATTS - IDLE_GPU_WATTS) * min(1.0, percent / HOT_PERCENT)),
+                "gpu.power_limit": GPU_WATTS,
+                "gpu.throttled": int(percent >= HOT_PERCENT),
             }
     return found
 

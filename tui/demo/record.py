@@ -11,6 +11,7 @@ from functools import lru_cache
 from random import Random
 
 from jobtop.core.job_id import JobId
+from jobtop.core.measure.job_gpus import GPU_KEYS, series_name
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Identity, Job, Monitor, Sample, Status, StopRequest, Usage
@@ -72,6 +73,15 @@ class DemoRun:
         """Write the job's last lines to standard error."""
         self.errors += self.load.demo_job.error_lines
         self.marks.append((sample.elapsed + 0.001, self.written, sum(len(line.encode()) + 1 for line in self.errors)))
+
+    def gpu_rows(self) -> Iterator[tuple[int, str, float, float]]:
+        """What it uses of its GPU: the number of the job, the name of a series, the moment and the value."""
+        gpu = self.load.demo_job.gpu
+        for sample in self.samples if gpu is not None else ():
+            for key in GPU_KEYS:
+                value = sample.values[JOB_COLUMNS.index(key)]
+                if value is not None:
+                    yield self.number, series_name(key, str(gpu)), sample.elapsed, value
 
     def take_snapshot(self) -> None:
         """Add a snapshot of the current processes."""

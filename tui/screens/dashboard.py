@@ -32,6 +32,7 @@ from jobtop.tui.widgets.alerts_panel import AlertsPanel
 from jobtop.tui.widgets.cells import Span
 from jobtop.tui.widgets.columns import Sort, sorted_by
 from jobtop.tui.widgets.first_card import FirstCard
+from jobtop.tui.widgets.gpu_panel import GpuPanel, machine_cards
 from jobtop.tui.widgets.host_strip import GpuView, HostStrip, HostView
 from jobtop.tui.widgets.job_columns import SORTS, live_columns, with_alerts, with_wait
 from jobtop.tui.widgets.table import Table
@@ -65,6 +66,8 @@ class Dashboard(JobActions):
         #filter.-open { display: block; }
         #side { width: 27%; min-width: 32; max-width: 62; }
         SmallChart { height: 11; }
+        #gpus { height: auto; max-height: 40%; display: none; }
+        &.-gpus #gpus { display: block; }
         &.-very-tall SmallChart { height: 17; }
         &.-low SmallChart { display: none; }
         &.-narrow #side { display: none; }
@@ -93,6 +96,7 @@ class Dashboard(JobActions):
                 yield SmallChart(id="preview")
             with Vertical(id="side"):
                 yield AlertsPanel(id="alerts")
+                yield GpuPanel(id="gpus")
                 yield SmallChart(id="machine")
 
     @property
@@ -136,10 +140,17 @@ class Dashboard(JobActions):
         self.preview()
         if view.machine is not None:
             self.query_one(HostStrip).view = host_view(view.machine)
+            self.show_gpus(view)
             is_new, self.past = view.machine.past[-1:] != self.past[-1:], view.machine.past
             if is_new and (not is_unchanged or view.at - self.past_shown_at > IDLE_REDRAW_SECONDS):
                 self.past_shown_at = view.at
                 self.show_past()
+
+    def show_gpus(self, view: View) -> None:
+        """Show the GPUs of the machine beside the jobs, if it has any."""
+        cards = machine_cards(view.machine, view.rows) if view.machine is not None else ()
+        self.set_class(bool(cards), "-gpus")
+        self.query_one(GpuPanel).cards = cards
 
     def is_unchanged(self, view: View) -> bool:
         """Whether the table stays as it is: no job has changed, and no running time has to be updated."""
@@ -400,4 +411,5 @@ def host_view(machine: MachineView) -> HostView:
 
 def gpu_view(name: str, values: Mapping[str, float | None]) -> GpuView:
     used, total = values.get("gpu.mem_used"), values.get("gpu.mem_total")
-    return GpuView(values.get("gpu.util"), used, total, values.get("gpu.temp"), gpu_number(name))
+    is_slowed = bool(values.get("gpu.throttled"))
+    return GpuView(values.get("gpu.util"), used, total, values.get("gpu.temp"), gpu_number(name), is_slowed)

@@ -34,6 +34,7 @@ LEAST_BAR, MOST_FLOW_BAR = 4, 16
 TEXT_CELLS = 17  # cells for text beside the bar of a meter
 HEAT = "▁▂▃▅▇"
 GROUP = 8
+SLOWED = Span(" ≈", Tone.YELLOW, True)
 WARNING_PRESSURE, CRITICAL_PRESSURE = 10.0, 40.0
 
 
@@ -46,6 +47,7 @@ class GpuView:
     memory_total: float | None = None
     temperature: float | None = None
     number: str | None = None
+    is_slowed: bool = False
 
 
 @record
@@ -132,6 +134,8 @@ def meters(view: HostView) -> list[Meter]:
         words = [used_of(gpu.memory_used, gpu.memory_total)]
         if gpu.temperature is not None:
             words.append(Span(f" {gpu.temperature:.0f}°", Tone.GREY))
+        if gpu.is_slowed:
+            words.append(SLOWED)
         shown.append(Meter(gpu_label(gpu.number or str(number)) if len(view.gpus) > 1 else "GPU", words, gpu.percent))
     return shown
 
@@ -148,6 +152,7 @@ def reduced(shown: Sequence[Meter], view: HostView, count: int) -> list[Meter]:
     kept = list(shown)
     if len(kept) > count and len(view.gpus) > 1:
         each = [Span(" ".join(percent_words(gpu.percent) for gpu in view.gpus), Tone.GREY)]
+        each += [SLOWED] if any(gpu.is_slowed for gpu in view.gpus) else []
         kept = [*kept[: -len(view.gpus)], Meter("GPU", each, mean([gpu.percent for gpu in view.gpus]))]
     for label in ("SWP", "PSI", "GPU", "NET", "DSK"):
         if len(kept) > count:
@@ -173,7 +178,8 @@ def host_lines(view: HostView, width: int, height: int) -> list[list[Span]]:
 def split(shown: Sequence[Meter], height: int) -> tuple[list[Meter], list[Meter]]:
     """The meters beside the CPU, and those below it."""
     above = ("MEM", "DSK") if height == 1 else ("MEM", "SWP", "GPU")
-    return [m for m in shown if m.label in above], [m for m in shown if m.label not in above]
+    first = sorted((m for m in shown if m.label in above), key=lambda m: m.label == "SWP")  # the last one is dropped
+    return first, [m for m in shown if m.label not in above]
 
 
 def meter_line(meter: Meter, width: int) -> list[Span]:

@@ -30,6 +30,7 @@ from jobtop.tui.screens.job.terminal import JobTerminal
 from jobtop.tui.screens.job.why import Why, waiting
 from jobtop.tui.screens.job_actions import JobActions
 from jobtop.tui.widgets.file_table import FileTable
+from jobtop.tui.widgets.gpu_panel import GpuPanel, job_card
 from jobtop.tui.widgets.job_columns import with_wait
 from jobtop.tui.widgets.output_rows import Logs, why_no_output
 from jobtop.tui.widgets.output_view import OutputPane, OutputView
@@ -48,7 +49,8 @@ ACTIONS = (
     *("jobs.export", "jobs.copy"),
 )
 UPPER = tuple(chart.name for chart in CHARTS)
-SIDE = UPPER[2:]
+PER_GPU = "gpus"
+SIDE = (*UPPER[2:], PER_GPU)
 LISTS = ("tree", "files")  # share a place also on a wide screen
 LOWER = (*LISTS, "output", "timeline")
 TITLES = {
@@ -56,6 +58,7 @@ TITLES = {
     "memory": "Memory",
     "io": "I/O",
     "gpu": "GPU",
+    "gpus": "GPUs",
     "net": "Network",
     "pressure": "Stalls",
     "why": "Why",
@@ -140,7 +143,7 @@ class JobScreen(JobActions):
                 yield Chart(id="cpu")
                 yield Chart(id="memory")
                 with Vertical(id="side"):
-                    yield from (Chart(id=name) for name in SIDE)
+                    yield from (GpuPanel(id=name) if name == PER_GPU else Chart(id=name) for name in SIDE)
             yield TabLine()
             with Horizontal(id="lower"):
                 yield ProcessTree(id="tree")
@@ -266,6 +269,7 @@ class JobScreen(JobActions):
         is_first, self.job_view = self.job_view is None, job_view
         new = [chart.name for chart in shown_charts(job_view) if chart.name not in self.charts_shown]
         self.charts_shown += new
+        self.show_gpus(job_view)
         self.explain(job_view, is_first)
         self.lay_out()
         self.draw_charts()
@@ -276,6 +280,15 @@ class JobScreen(JobActions):
         view.go_to(self.moment)
         view.update_output(not job_view.job.status.ended, why_no_output(job_view.job), self.is_silent(job_view.job))
         self.refresh_keys()
+
+    def show_gpus(self, job_view: JobView) -> None:
+        """Show each GPU of the job with the job's share of it; the charts of GPUs come before those of storage."""
+        if job_view.gpus and PER_GPU not in self.charts_shown:
+            self.charts_shown = [name for name in self.charts_shown if name != "gpu"]
+            self.charts_shown[2:2] = ["gpu", PER_GPU]
+        panel = self.query_one(GpuPanel)
+        panel.title = f"Per GPU{' · peaks' if any(gpu.are_peaks for gpu in job_view.gpus) else ''}"
+        panel.cards = tuple(map(job_card, job_view.gpus))
 
     def explain(self, job_view: JobView, is_first: bool) -> None:
         """Explain why the job waits or ended; on a low screen, open the explanation first."""
@@ -355,10 +368,10 @@ class JobScreen(JobActions):
         self.set_class(self.is_low, "-low")
         self.fit_why()
         shown = set(self.visible_panes())
-        for name in (*UPPER, *LISTS, "timeline", "why"):
+        for name in (*UPPER, PER_GPU, *LISTS, "timeline", "why"):
             self.query_one(f"#{name}").set_class(name not in shown, "-hidden")
         self.query_one("#pane").set_class("output" not in shown, "-hidden")
-        for box, names in (("#upper", UPPER), ("#side", SIDE), ("#lower", LOWER)):
+        for box, names in (("#upper", (*UPPER, PER_GPU)), ("#side", SIDE), ("#lower", LOWER)):
             self.query_one(box).set_class(not shown.intersection(names), "-hidden")
         self.query_one(TabLine).tabs = [Tab(name, TITLES[name], name in shown) for name in self.tab_names()]
 
@@ -409,7 +422,7 @@ class JobScreen(JobActions):
         """Show a pane and focus it."""
         if name in LISTS:
             self.list_pane = name
-        if name in UPPER:
+        if name in UPPER or name == PER_GPU:
             self.upper_pane = name
         elif name != "why" or self.is_low:
             self.lower_pane = name

@@ -83,7 +83,7 @@ class GpuShares:
 
     def __init__(self) -> None:
         self._jobs: dict[str, JobOnGpus] = {}
-        self._events: list[Event] = []
+        self._begun: list[tuple[str, str]] = []  # job and GPU
         self.named: dict[tuple[str, str], float] = {}
 
     def add(
@@ -113,10 +113,14 @@ class GpuShares:
         """The jobs with a process on a GPU when it was read last."""
         return {key for key, job in self._jobs.items() if uuid in job.gpus}
 
-    def take_events(self) -> list[Event]:
-        """Which jobs have begun to use which GPUs since the last call."""
-        taken, self._events = self._events, []
-        return taken
+    def take_events(self, products: Mapping[str, str]) -> list[Event]:
+        """Which jobs have begun to use which GPUs since the last call, with what makers call these, by name."""
+        begun, self._begun = self._begun, []
+        found: list[Event] = []
+        for key, name in begun:
+            product = {"product": products[name]} if name in products else {}
+            found.append((key, "gpu_used", {"gpu": name, **product}))
+        return found
 
     def forget(self, key: str) -> None:
         self._jobs.pop(key, None)
@@ -128,7 +132,7 @@ class GpuShares:
         self.named.update(((key, series_name(metric, gpu.name)), value) for metric, value in gpu.used_by(pids).items())
         if gpu.uuid not in job.used:
             job.used.add(gpu.uuid)
-            self._events.append((key, "gpu_used", {"gpu": gpu.name}))
+            self._begun.append((key, gpu.name))
 
 
 def _at_most_all(percents: Mapping[int, float | None] | None, pids: Iterable[int]) -> Number | None:
