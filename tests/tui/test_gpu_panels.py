@@ -91,7 +91,7 @@ def test_the_bars_of_a_job_have_its_part_and_that_of_others() -> None:
     assert subtitle([replace(PART, own=(1, GIB))]) == []
 
 
-def machine(**gpus: dict[str, float]) -> MachineView:
+def machine(**gpus: dict[str, int]) -> MachineView:
     detail = {
         "gpus": {name.replace("_", "-"): values for name, values in gpus.items()},
         "gpu_products": {FIRST: "A100"},

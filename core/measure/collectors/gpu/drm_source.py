@@ -157,13 +157,15 @@ class DrmSource:
             read.append(processes)
             self._note_methods(reader, processes, owners)
         values_of_jobs = self._shares.add(read, owners, self._cards.knows)
+        products = self._products(awake)
+        begun = self._shares.take_events({device.name: product for device, product in products.items()})
         return Readings(
             jobs=values_of_jobs,
             devices=devices,
             remarks=self._remarks(values_of_jobs),
             named=self._shares.named,
-            events=[*self._shares.take_events(), *self._happened(readers, now)],
-            products=self._products(awake),
+            events=[*begun, *self._happened(readers, now)],
+            products=products,
         )
 
     def forget(self, key: str) -> None:

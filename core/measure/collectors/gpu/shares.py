@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.source import Event, Number
 
 MOST_PERCENT = 100.0
+NO_PRODUCTS: Mapping[str, str] = {}
 
 
 @record
@@ -113,7 +114,7 @@ class GpuShares:
         """The jobs with a process on a GPU when it was read last."""
         return {key for key, job in self._jobs.items() if uuid in job.gpus}
 
-    def take_events(self, products: Mapping[str, str]) -> list[Event]:
+    def take_events(self, products: Mapping[str, str] = NO_PRODUCTS) -> list[Event]:
         """Which jobs have begun to use which GPUs since the last call, with what makers call these, by name."""
         begun, self._begun = self._begun, []
         found: list[Event] = []
