@@ -225,6 +225,7 @@ MEASUREMENTS: Mapping[str, str | None] = {
     "fds": "the number of open files",
     "files": "the files that a job reads and writes most, in its record",
     "snapshots": "the lists of processes",
+    "threads": "the busiest threads in the lists of processes",
     "pressure": "the kernel's stall times of jobs",
     "host": "the samples of the machine",
     "devices": "the space of each disk, NUMA nodes, temperatures, fans and batteries",

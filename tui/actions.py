@@ -72,6 +72,7 @@ ACTIONS = (
     Action(
         "job.files", "F", "Files", "Show the files that the job has open, or has read most", JOB, "open_pane('files')"
     ),
+    Action("job.threads", "T", "Threads", "Show the busiest threads of processes, or hide them", JOB, "show_threads"),
     Action(
         "typing.end",
         "f12,ctrl+right_square_bracket",

@@ -22,7 +22,8 @@ SORTS: dict[str, Callable[[ProcessLine], float]] = {
     "pid": lambda line: line.row.pid,
     "age": lambda line: -line.row.age_seconds,
 }
-EMPTY_CSV_ROW = dict.fromkeys(("job_id", "elapsed", "pid", "tid", *fields(ProcessRow), "memory_kind"))
+PROCESS_FIELDS = [name for name in fields(ProcessRow) if name != "busiest"]
+EMPTY_CSV_ROW = dict.fromkeys(("job_id", "elapsed", "pid", "tid", *PROCESS_FIELDS, "memory_kind"))
 DIGITS = {"cpu_percent": 2, "cpu_seconds": 6, "age_seconds": 2}
 
 
@@ -153,7 +154,8 @@ def listing_json(listing: ProcessListing) -> dict[str, Any]:
 def process_json(line: ProcessLine) -> dict[str, Any]:
     """Return a process as JSON; `thread_list` is null if threads were not read."""
     threads = [rounded_values(as_dict(thread)) for thread in line.threads]
-    return {**rounded_values(as_dict(line.row)), "memory_kind": line.memory_kind, "thread_list": threads or None}
+    process = {name: getattr(line.row, name) for name in PROCESS_FIELDS}
+    return {**rounded_values(process), "memory_kind": line.memory_kind, "thread_list": threads or None}
 
 
 def csv_rows(listing: ProcessListing) -> list[dict[str, Any]]:

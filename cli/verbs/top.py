@@ -78,7 +78,7 @@ def top(
         sys.stdout.flush()
 
     if job.host != app.paths.host or job.shim is None or not is_alive(job.shim):
-        show(last_snapshot(jobs, job))
+        show(last_snapshot(jobs, job, threads))
         return 0
     if not HAS_PROC:
         raise UsageError("the processes of a job can only be seen where there is a /proc")
@@ -177,11 +177,10 @@ class FollowedJob:
             time.sleep(POLL_SECONDS)
 
 
-def last_snapshot(jobs: Jobs, job: Job) -> ProcessListing:
-    """Return the last snapshot of a job's processes in the store."""
+def last_snapshot(jobs: Jobs, job: Job, with_threads: bool) -> ProcessListing:
+    """Return the last snapshot of a job's processes in the store, if asked with their busiest threads."""
     snapshot = Snapshots(jobs.database).latest(job)
-    return (
-        ProcessListing(job)
-        if snapshot is None
-        else ProcessListing(job, tuple(map(ProcessLine, snapshot.members)), snapshot.elapsed)
-    )
+    if snapshot is None:
+        return ProcessListing(job)
+    lines = [ProcessLine(row, threads=row.busiest if with_threads else ()) for row in snapshot.members]
+    return ProcessListing(job, tuple(lines), snapshot.elapsed)

@@ -12,7 +12,7 @@ from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.measure.collectors.processes import ProcessTable
 from jobtop.core.measure.collectors.threads import read_arguments, read_task, read_threads
 from jobtop.core.measure.derive import Frame, derive
-from jobtop.core.measure.snapshot import ProcessRow
+from jobtop.core.measure.snapshot import ProcessRow, ThreadLine
 from jobtop.core.measure.watch import Watch
 from jobtop.core.record import record
 from jobtop.core.redact import redact_command
@@ -29,17 +29,6 @@ if TYPE_CHECKING:
 DETAILS_SECONDS = 0.02  # of CPU time a second, for expensive files
 MOST_COMMANDS = 4096  # that are remembered without their secrets
 JOB = "job"  # its key
-
-
-@record
-class ThreadLine:
-    """A thread at a moment; None is not known."""
-
-    tid: int
-    name: str
-    state: str
-    cpu_seconds: float
-    cpu_percent: float | None
 
 
 @record

@@ -7,6 +7,7 @@ import time
 
 from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collecting import Collecting, known_values
+from jobtop.core.measure.collectors.busy_threads import ThreadBudget
 from jobtop.core.measure.derive import SHORTEST_SECONDS
 from jobtop.core.measure.sources import Options
 from jobtop.core.measure.watch import Rhythm, Watch
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 SNAPSHOT_SECONDS = 10.0
 DETAILS_SHARE, LEAST_DETAILS_SHARE = 0.3, 0.03  # of the sampling budget, for expensive files
+THREADS_SHARE = 0.2  # of what expensive files may cost, for the busiest threads
+YOUNG_SECONDS = 10.0  # the threads of a younger job are read before its snapshots too
 LARGEST_STRETCH = 64.0
 SMOOTHING = 0.2
 SHORTEST_SLEEP_SECONDS = 2.0
@@ -86,6 +89,7 @@ class Sampler:
         self.load = 0.0  # cores, smoothed
         self.stretch = 1.0
         self.details_share = DETAILS_SHARE
+        self._thread_budget = ThreadBudget()
         self.thinned = False
         self._host_due = -float("inf")
         self._origin = monotonic()
@@ -205,7 +209,9 @@ class Sampler:
                 )
             beating += self._place(beating, boottime)
             step = min((rhythm.interval for rhythm in beating), default=1.0) * self.stretch
-            self.collecting.processes.details_seconds = self.budget * self.details_share * step
+            details_seconds = self.budget * self.details_share * step
+            self.collecting.processes.details_seconds = details_seconds
+            self._thread_budget.earn(THREADS_SHARE * details_seconds)
             moved, moments, moment = self.collecting.collect_jobs(due, boottime)
             samples = self._samples(beating, new + over, moments, moment)
             snapshots = [] if "snapshots" in self.without else self._snapshots(moved, now)
@@ -279,12 +285,15 @@ class Sampler:
     def _snapshots(self, moved: list[Watch], now: float) -> list[tuple[str, float, list[ProcessRow]]]:
         """The heaviest processes of the jobs that have run and are due for it."""
         taken = []
+        budget = None if "threads" in self.without else self._thread_budget
         for watch in moved:
             watch.heaviest.learn(self.table.proc, watch.tree)
+            if budget is not None and watch.elapsed < YOUNG_SECONDS and now < watch.next_snapshot:
+                watch.heaviest.learn_threads(self.table.proc, watch.tree, budget)
             if now >= watch.next_snapshot and watch.tree.members:
                 watch.next_snapshot = now + SNAPSHOT_SECONDS * self.stretch * watch.snapshot_share
                 watch.snapshot_share = 1.0
-                rows = watch.heaviest.rows(self.table.proc, watch.tree)
+                rows = watch.heaviest.rows(self.table.proc, watch.tree, budget=budget)
                 if rows is not None:
                     taken.append((watch.key, watch.elapsed, rows))
         return taken

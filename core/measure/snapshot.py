@@ -6,8 +6,22 @@ from jobtop.core.record import record
 
 
 @record
+class ThreadLine:
+    """A thread at a moment; None is not known."""
+
+    tid: int
+    name: str
+    state: str
+    cpu_seconds: float
+    cpu_percent: float | None
+
+
+@record
 class ProcessRow:
-    """One process; its memory is its share of what it shares where that is known, else all that is resident."""
+    """One process; its memory is its share of what it shares where that is known, else all that is resident.
+
+    `busiest` are its busiest threads, if they were read.
+    """
 
     pid: int
     parent: int
@@ -18,6 +32,7 @@ class ProcessRow:
     threads: int
     age_seconds: float
     state: str
+    busiest: tuple[ThreadLine, ...] = ()
 
 
 @record

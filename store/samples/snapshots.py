@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from jobtop.core.measure.snapshot import ProcessRow, Snapshot
+from jobtop.core.measure.snapshot import ProcessRow, Snapshot, ThreadLine
 from jobtop.core.model import Job
 from jobtop.core.record import fields
 from jobtop.store.database import Database
@@ -15,8 +15,10 @@ from jobtop.store.schema import has_tables_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
+    from typing import Any
 
 SINCE_VERSION = 3
+THREADS = "busiest"  # a column that older versions do not write
 DECIMALS = {"cpu_seconds": 6, "cpu_percent": 2, "age_seconds": 3}
 
 
@@ -69,8 +71,10 @@ def _newest(connection: sqlite3.Connection, job: Job, until: float) -> Snapshot 
 
 def _packed(members: Iterable[ProcessRow]) -> bytes:
     """Pack rows with the names of their columns, so that later versions can add columns."""
-    names = fields(ProcessRow)
-    rows = [[_rounded(name, getattr(member, name)) for name in names] for member in members]
+    rows_of = list(members)
+    has_threads = any(member.busiest for member in rows_of)
+    names = [name for name in fields(ProcessRow) if name != THREADS or has_threads]
+    rows = [[_rounded(name, getattr(member, name)) for name in names] for member in rows_of]
     return pack({"columns": names, "rows": rows})
 
 
@@ -78,8 +82,10 @@ def unpacked_members(data: bytes) -> tuple[ProcessRow, ...] | None:
     """Unpack rows, without columns that this version does not know; None if they are damaged."""
     unpacked = unpack(data)
     try:
-        positions = [unpacked["columns"].index(name) for name in fields(ProcessRow)]
-        rows = tuple(ProcessRow(*(row[position] for position in positions)) for row in unpacked["rows"])
+        columns = unpacked["columns"]
+        names = [name for name in fields(ProcessRow) if name != THREADS or name in columns]
+        positions = [columns.index(name) for name in names]
+        rows = tuple(_unpacked_row(names, [row[position] for position in positions]) for row in unpacked["rows"])
     except (TypeError, LookupError, ValueError, AttributeError):
         return None
     return rows if all(map(_has_valid_types, rows)) else None
@@ -92,5 +98,24 @@ def _has_valid_types(row: ProcessRow) -> bool:
     return texts and all(map(is_number, needed)) and are_numbers((row.cpu_percent, row.memory_bytes))
 
 
+def _unpacked_row(names: Sequence[str], values: Sequence[Any]) -> ProcessRow:
+    named = dict(zip(names, values, strict=True))
+    return ProcessRow(**named | {THREADS: _threads(named.get(THREADS, []))})
+
+
+def _threads(stored: list[list[Any]]) -> tuple[ThreadLine, ...]:
+    """The threads of a process; TypeError or ValueError if they are damaged."""
+    lines = []
+    for tid, name, state, cpu_seconds, cpu_percent in stored:
+        if type(name) is not str or type(state) is not str or not is_number(tid) or not is_number(cpu_seconds):
+            raise TypeError(THREADS)
+        if not are_numbers((cpu_percent,)):
+            raise TypeError(THREADS)
+        lines.append(ThreadLine(tid, name, state, cpu_seconds, cpu_percent))
+    return tuple(lines)
+
+
 def _rounded(name: str, value: object) -> object:
+    if name == THREADS and isinstance(value, tuple):
+        return [[_rounded(field, getattr(line, field)) for field in fields(ThreadLine)] for line in value]
     return round(value, DECIMALS[name]) if isinstance(value, float) and name in DECIMALS else value

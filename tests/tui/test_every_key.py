@@ -41,6 +41,7 @@ from jobtop.tui.screens.settings import SettingsPage
 from jobtop.tui.widgets.filter_line import Field, FilterLine
 from jobtop.tui.widgets.output_rows import GoTo
 from jobtop.tui.widgets.output_view import OutputView, SearchLine
+from jobtop.tui.widgets.process_tree import ProcessTree
 from jobtop.tui.widgets.prose import Prose
 from jobtop.tui.widgets.table import Table
 from records import HERE, kept_jobs, made_job, running_job, this_process
@@ -456,6 +457,7 @@ CASES: dict[str, Case] = {
     ),
     "job.type": Case(job_pane("cpu"), lambda visitor: len(visitor.console._notifications), more),
     "job.files": Case(job_pane("cpu"), focused_id, lambda before, after: (before, after) == ("cpu", "files")),
+    "job.threads": Case(job_pane("cpu"), lambda visitor: one(visitor, ProcessTree).shows_threads, more),
     "typing.end": Case(
         job_pane("output", lambda view: view.begin_typing("train")),
         lambda visitor: one(visitor, OutputView).takes_all_keys,

@@ -11,15 +11,16 @@ from pathlib import Path
 from jobtop.core.analysis.ending import needs_explanation
 from jobtop.core.errors import UnknownJob
 from jobtop.core.job_id import JobId
+from jobtop.core.measure.collectors.busy_threads import KEPT as MOST_THREADS
 from jobtop.core.measure.collectors.proc import is_alive
-from jobtop.core.measure.live_processes import LiveProcesses
+from jobtop.core.measure.live_processes import LiveProcesses, ProcessLine
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.measure.target import target_in
 from jobtop.core.metrics import JOB_COLUMNS, find_metric
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.procfs import HAS_PROC
-from jobtop.core.record import fresh, record
+from jobtop.core.record import fresh, record, replace
 from jobtop.core.series.downsample import select_positions
 from jobtop.core.series.drawing import Curve, make_curve
 from jobtop.store.database import Database
@@ -53,6 +54,7 @@ class Viewport:
     window: TimeWindow = ALL
     columns: int = 100
     moment: float | None = None
+    with_threads: bool = False
 
 
 @record
@@ -124,7 +126,7 @@ class JobReading:
             dict(self.cache.curves),
             self.cache.run_bounds,
             self._numbers(curves, job, viewport.moment),
-            self._processes(Snapshots(database), job, viewport.moment),
+            self._processes(Snapshots(database), job, viewport),
             self._read_last_lines(job),
             job.seq is not None and curves.store.count(job.seq) > 0,
             self.cache.damaged,
@@ -171,8 +173,9 @@ class JobReading:
             held.get("net.tx_bytes"),
         )
 
-    def _processes(self, snapshots: Snapshots, job: Job, moment: float | None) -> ProcessList:
-        if moment is None and (rows := self.local_processes.read(job)) is not None:
+    def _processes(self, snapshots: Snapshots, job: Job, viewport: Viewport) -> ProcessList:
+        moment = viewport.moment
+        if moment is None and (rows := self.local_processes.read(job, viewport.with_threads)) is not None:
             return ProcessList(rows)
         snapshot = snapshots.latest(job) if moment is None else snapshots.at(job, moment)
         if snapshot is None and moment is not None and (moments := snapshots.moments(job)):
@@ -262,8 +265,8 @@ class LocalProcesses:
         self._rows: tuple[ProcessRow, ...] = ()
         self._due = 0.0
 
-    def read(self, job: Job) -> tuple[ProcessRow, ...] | None:
-        """The live processes; None if the job runs on another machine or has ended."""
+    def read(self, job: Job, with_threads: bool = False) -> tuple[ProcessRow, ...] | None:
+        """The live processes, if asked with their busiest threads; None if the job runs elsewhere or has ended."""
         if not HAS_PROC or job.shim is None or job.host != hostname() or not is_alive(job.shim):
             self.close()
             return None
@@ -274,8 +277,9 @@ class LocalProcesses:
             target = target_in(self.directory, job)
             assert target is not None
             self._live_processes = LiveProcesses(target, self.secret)
+        self._live_processes.with_threads = with_threads
         reading = self._live_processes.read()
-        self._rows = tuple(line.row for line in reading.processes)
+        self._rows = tuple(with_busiest(line) for line in reading.processes)
         self._due = began + (time.monotonic() - began) / MOST_CORE_SHARE
         return self._rows
 
@@ -284,6 +288,14 @@ class LocalProcesses:
             with suppress(OSError):
                 self._live_processes.close()
         self._live_processes = None
+
+
+def with_busiest(line: ProcessLine) -> ProcessRow:
+    """The row of a process with its busiest threads, as many as a snapshot keeps."""
+    if not line.threads:
+        return line.row
+    busiest = sorted(line.threads, key=lambda thread: (-(thread.cpu_percent or 0.0), -thread.cpu_seconds))
+    return replace(line.row, busiest=tuple(busiest[:MOST_THREADS]))
 
 
 def times_to_read(window: TimeWindow, last: float) -> tuple[float | None, float | None]:

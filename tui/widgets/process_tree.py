@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobtop.core.measure.process_order import SORTS, family
-from jobtop.core.measure.snapshot import ProcessRow
+from jobtop.core.measure.snapshot import ProcessRow, ThreadLine
 from jobtop.core.record import record
 from jobtop.tui.data.job_reading import ProcessList
 from jobtop.tui.data.rows import ListRows
@@ -20,35 +20,54 @@ STOPPED = {"T": "stopped", "t": "traced", "Z": "zombie", "D": "waits for a disk"
 
 @record
 class TreeRow:
-    """A process and its depth in the tree."""
+    """A process and its depth in the tree; or one of its threads."""
 
     depth: int
     row: ProcessRow
+    thread: ThreadLine | None = None
+
+    @property
+    def number(self) -> int:
+        return self.row.pid if self.thread is None else self.thread.tid
+
+    @property
+    def key(self) -> tuple[int, int | None]:
+        return self.row.pid, None if self.thread is None else self.thread.tid
 
 
 def columns() -> tuple[Column[TreeRow], ...]:
     """The columns; age, threads and pid are dropped first if there is little room."""
     return (
-        Column("pid", "PID", lambda shown: Words(str(shown.row.pid), Tone.GREY), 7, align=Align.RIGHT, priority=1),
+        Column("pid", "PID", lambda shown: Words(str(shown.number), Tone.GREY), 7, align=Align.RIGHT, priority=1),
         Column("cpu", "CPU%", cpu, 5, align=Align.RIGHT),
-        Column("memory", "MEM", lambda shown: Words(short_bytes(shown.row.memory_bytes)), 5, align=Align.RIGHT),
-        Column("threads", "THR", lambda shown: Words(str(shown.row.threads)), 4, align=Align.RIGHT, priority=2),
+        Column("memory", "MEM", memory, 5, align=Align.RIGHT),
+        Column("threads", "THR", threads, 4, align=Align.RIGHT, priority=2),
         Column("age", "AGE", age, 8, align=Align.RIGHT, priority=3),
         Column("command", "COMMAND", command, 20, flex=1),
     )
 
 
 def cpu(shown: TreeRow) -> Cell:
-    percent = shown.row.cpu_percent
+    percent = shown.row.cpu_percent if shown.thread is None else shown.thread.cpu_percent
     return Words(percent_words(percent).rstrip("%"), Tone.BLUE if percent and percent >= 0.5 else Tone.GREY)
 
 
+def memory(shown: TreeRow) -> Cell:
+    return Words(short_bytes(shown.row.memory_bytes) if shown.thread is None else "")
+
+
+def threads(shown: TreeRow) -> Cell:
+    return Words(str(shown.row.threads) if shown.thread is None else "")
+
+
 def age(shown: TreeRow) -> Cell:
-    return Words(short_duration(shown.row.age_seconds))
+    return Words(short_duration(shown.row.age_seconds) if shown.thread is None else "")
 
 
 def command(shown: TreeRow) -> Cell:
     indent = "  " * min(shown.depth - 1, DEEPEST) + "└ " if shown.depth else ""
+    if shown.thread is not None:
+        return Pieces([Span(" " * len(indent) + "· ", Tone.FAINT), Span(shown.thread.name, Tone.GREY)])
     state = STOPPED.get(shown.row.state)
     state_words = [Span(f"({state}) ", Tone.YELLOW)] if state else []
     return Pieces([Span(indent, Tone.FAINT), *state_words, Span(short_command(shown.row.command[:LONGEST_COMMAND]))])
@@ -66,6 +85,7 @@ class ProcessTree(Table[TreeRow]):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(columns(), id=id)
         self._shown = ProcessList()
+        self.shows_threads = False
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable marking and opening: there are no actions on a single process."""
@@ -74,7 +94,7 @@ class ProcessTree(Table[TreeRow]):
     def show(self, processes: ProcessList, empty: str, others: str = "") -> None:
         """Show these processes, or the reason why there are none; `others` are the panes that share its place."""
         self._shown, self.empty = processes, empty
-        self.source = ListRows(self._rows(), lambda shown: shown.row.pid)
+        self._list()
         count = len(processes.rows)
         number = Span(f" {count}" if count else "", Tone.GREY)
         self.set_title([Span("Processes", Tone.TEXT, True), number, Span(others, Tone.FAINT)])
@@ -84,7 +104,16 @@ class ProcessTree(Table[TreeRow]):
     def sort_by(self, sort: Sort) -> None:
         """Sort by another column; the command column always gives the tree."""
         self.sort = None if sort.key == TREE else sort
-        self.source = ListRows(self._rows(), lambda shown: shown.row.pid)
+        self._list()
+
+    def _list(self) -> None:
+        rows = [row for process in self._rows() for row in self._with_threads(process)]
+        self.source = ListRows(rows, lambda shown: shown.key)
+
+    def _with_threads(self, process: TreeRow) -> list[TreeRow]:
+        """A process, and below it its busiest threads if they are shown; a process with one thread is that thread."""
+        busiest = process.row.busiest if self.shows_threads and len(process.row.busiest) > 1 else ()
+        return [process, *(TreeRow(process.depth, process.row, thread) for thread in busiest)]
 
     def _rows(self) -> list[TreeRow]:
         if self.sort is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from jobtop.core.measure.collectors.busy_threads import BusyThreads
 from jobtop.core.measure.collectors.members import TICK_SECONDS
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.redact import redact_command
@@ -12,7 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jobtop.core.measure.collectors.busy_threads import ThreadBudget
     from jobtop.core.measure.collectors.members import Member, Tree
+    from jobtop.core.measure.snapshot import ThreadLine
 
 KEPT = 30
 READ_AT_ONCE = 10  # commands of the first processes of a job
@@ -30,6 +33,7 @@ class Heaviest:
         self._commands: dict[tuple[int, int], tuple[bytes, str]] = {}
         self._version = self._births = -1
         self._present: list[Member] = []
+        self._threads = BusyThreads()
 
     def learn(self, proc: str, tree: Tree) -> None:
         """Remember the processes, and read the commands of a small job: after its end they cannot be read.
@@ -45,11 +49,20 @@ class Heaviest:
                 if member not in passing:
                     self._command(proc, member)
 
-    def rows(self, proc: str, tree: Tree, last_read_at: float | None = None) -> list[ProcessRow] | None:
+    def learn_threads(self, proc: str, tree: Tree, budget: ThreadBudget) -> None:
+        """Read the busiest threads of a young job: it may end before its next snapshot."""
+        members = [member for member in tree.members.values() if member.threads > 1]
+        if members:
+            used = {(member.pid, member.start): own_seconds(member) for member in members}
+            self._threads.read(proc, members, used, tree.read_at, budget)
+
+    def rows(
+        self, proc: str, tree: Tree, last_read_at: float | None = None, budget: ThreadBudget | None = None
+    ) -> list[ProcessRow] | None:
         """The heaviest members, parents before children; None if nothing has happened since the last look.
 
         With the moment at which members were last read it is the last look, which counts anyway. If a sweep has found
-        that all of them exited, it is a look at what was read of them before.
+        that all of them exited, it is a look at what was read of them before. The budget is for their busiest threads.
         """
         if tree.version == self._version and last_read_at is None:
             return None
@@ -63,12 +76,14 @@ class Heaviest:
         used = {key: cpu - before.get(key, 0.0) for key, cpu in self._cpu.items()}
         if len(members) > KEPT:
             members = heaviest(members, used)
+        if budget is not None:
+            self._threads.read(proc, members, used, now, budget)
         rows = []
         for member in members:
             key = member.pid, member.start
             age = max(0.0, now - member.start * TICK_SECONDS)
             recent = used[key] / min(seconds, age) if min(seconds, age) > 0 else None
-            rows.append(row(self._command(proc, member), member, age, recent))
+            rows.append(row(self._command(proc, member), member, age, recent, self._threads.of(member)))
         self._commands = {key: known for key, known in self._commands.items() if key in self._cpu}
         return rows
 
@@ -93,7 +108,9 @@ def own_seconds(member: Member) -> float:
     return (member.cpu_ns or 0) / 1e9
 
 
-def row(command: str, member: Member, age: float, recent: float | None) -> ProcessRow:
+def row(
+    command: str, member: Member, age: float, recent: float | None, busiest: tuple[ThreadLine, ...] = ()
+) -> ProcessRow:
     return ProcessRow(
         member.pid,
         member.parent,
@@ -104,6 +121,7 @@ def row(command: str, member: Member, age: float, recent: float | None) -> Proce
         member.threads,
         age,
         member.state,
+        busiest,
     )
 
 

@@ -86,6 +86,10 @@ class Panes(Vertical):
         assert isinstance(self.screen, JobScreen)
         self.screen.open_pane(name)
 
+    def action_show_threads(self) -> None:
+        assert isinstance(self.screen, JobScreen)
+        self.screen.show_threads()
+
     def action_type_into_job(self) -> None:
         assert isinstance(self.screen, JobScreen)
         self.screen.terminal.begin_typing()
@@ -240,7 +244,8 @@ class JobScreen(JobActions):
             self.problem = GONE
         else:
             chart = self.query_one("#cpu", Chart)
-            viewport = Viewport(chart.window, max(20, self.size.width), self.moment)
+            with_threads = self.query_one(ProcessTree).shows_threads
+            viewport = Viewport(chart.window, max(20, self.size.width), self.moment, with_threads)
             job_view = await self.console.reader.read(reading.store, lambda database: reading.read(database, viewport))
             self.problem = GONE
             if job_view is not None and self.query(JobHeader):
@@ -436,6 +441,13 @@ class JobScreen(JobActions):
             self.maximize(pane)
         self.set_focus(pane)
         return pane
+
+    def show_threads(self) -> None:
+        """Show the busiest threads below their processes, or hide them again."""
+        tree = self.query_one(ProcessTree)
+        tree.shows_threads = not tree.shows_threads
+        self.open_pane("tree")
+        self.request_reading()
 
     def on_tab_line_clicked(self, message: TabLine.Clicked) -> None:
         self.open_pane(message.pane)
