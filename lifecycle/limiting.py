@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from jobtop.core.analysis.limiting import HOST_KEYS, JOB_KEYS, NO_CURVES, Curves, Limits, find_limits
+from jobtop.core.analysis.limiting import HOST_KEYS, JOB_KEYS, NO_CURVES, Curves, Limits, Setting, find_limits
 from jobtop.core.errors import JobtopError
 from jobtop.core.record import replace
 from jobtop.store.samples import curves
@@ -30,7 +30,9 @@ def read_limits(jobs: Jobs, job: Job) -> Limits | None:
     except JobtopError:
         return None
     allowed = [cpus for cpus in (job.usage.cpus_allowed, job.limits.cpus if job.limits.enforced else None) if cpus]
-    return find_limits(_curves(own), host, seconds, min(allowed, default=None), os.cpu_count() or 1)
+    gpus = job.limits.gpus or (0 if job.queue is None else len(job.queue.gpus))
+    setting = Setting(min(allowed, default=None), max(1, gpus), os.cpu_count() or 1)
+    return find_limits(_curves(own), host, seconds, setting)
 
 
 def with_limits(job: Job, limits: Limits) -> Job:

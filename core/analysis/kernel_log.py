@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from jobtop.core.analysis.evidence import Cause, Evidence, Source, clean
 from jobtop.core.record import record
 
-SLACK_SECONDS = 2.0  # the clock of the kernel log is not exactly CLOCK_MONOTONIC
+SLACK_SECONDS, SLACK_SHARE = 2.0, 5e-5  # the clock of the kernel log is not adjusted, so that it drifts with the uptime
 
 _RECORD = re.compile(r"^\d+,\d+,(?P<microseconds>\d+),[^;]*;(?P<message>.*)$")
 _CHOSEN = re.compile(r"^oom-kill:.*?task_memcg=(?P<cgroup>.*),task=.*,pid=(?P<pid>\d+),uid=\d+$")
@@ -38,7 +38,8 @@ def find_in_kernel_log(text: str, members: Members, since: float, until: float) 
     found: list[Evidence] = []
     oom_pids: set[int] = set()
     for moment, message in _records(text):
-        if not since - SLACK_SECONDS <= moment <= until + SLACK_SECONDS:
+        slack = SLACK_SECONDS + SLACK_SHARE * until
+        if not since - slack <= moment <= until + slack:
             continue
         if (chosen := _CHOSEN.match(message)) is not None and members.job_id in chosen["cgroup"]:
             oom_pids.add(int(chosen["pid"]))

@@ -23,7 +23,8 @@ PARTS = 10
 SHORTEST_SECONDS = 2.0  # a shorter run has too few samples
 LEAST_KNOWN = 0.25  # of a part: a rate over less of it says nothing about the rest
 
-THROTTLED_SHARE = 0.20  # of the time, by the limit of CPUs
+THROTTLED_SHARE = 0.20  # of the CPU time that it could have used, withheld by the limit of CPUs …
+THROTTLED_LEAST = 0.05  # … and at least this much of the time of one core
 MEMORY_STALL_SHARE = 0.20  # of the time, by mem.pressure
 MAJOR_FAULTS_PER_SECOND = 100.0  # pages read back from storage
 IO_STALL_SHARE = 0.40  # of the time, by io.pressure: more than computing could hide …
@@ -133,13 +134,22 @@ class Use:
     host_io_stall: float | None = None
 
 
-def find_limits(job: Curves, host: Curves, seconds: float, allowed: float | None, host_cpus: int) -> Limits | None:
+@record
+class Setting:
+    """What a job could use: CPUs (None: not known) and GPUs; and how many CPUs its host has."""
+
+    cpus: float | None = None
+    gpus: int = 1
+    host_cpus: int = 1
+
+
+def find_limits(job: Curves, host: Curves, seconds: float, setting: Setting) -> Limits | None:
     """What limited a run of some seconds; None if it was too short or there are no samples."""
     if seconds < SHORTEST_SECONDS or len(job.times) < 2:
         return None
     edges = [seconds * part / PARTS for part in range(PARTS + 1)]
-    parts = tuple(judge(_use(job, host, start, end, allowed, host_cpus)) for start, end in pairwise(edges))
-    return Limits(_of_whole(parts, judge(_use(job, host, 0.0, seconds, allowed, host_cpus))), parts)
+    parts = tuple(judge(_use(job, host, start, end, setting)) for start, end in pairwise(edges))
+    return Limits(_of_whole(parts, judge(_use(job, host, 0.0, seconds, setting))), parts)
 
 
 def _of_whole(parts: Sequence[Verdict], mean: Verdict) -> Verdict:
@@ -165,10 +175,7 @@ def judge(use: Use) -> Verdict:
 
 def _verdicts(use: Use, cores: float) -> Iterator[Verdict]:
     """The verdicts of all rules that fit, the first of which counts; the last one always fits."""
-    if _reaches(use.throttled, THROTTLED_SHARE):
-        yield Verdict(
-            Limit.THROTTLING, f"throttled {_share(use.throttled)} of the time by its CPU limit (cpu.throttled)"
-        )
+    yield from _throttling(use, cores)
     yield from _memory(use)
     yield from _storage(use, cores, IO_STALL_SHARE)
     if _reaches(use.gpu_percent, GPU_PERCENT):
@@ -177,12 +184,22 @@ def _verdicts(use: Use, cores: float) -> Iterator[Verdict]:
     yield from _storage(use, cores, IO_STALL_SHARE_IDLE)
     if _reaches(use.net_bytes, NETWORK_BYTES_PER_SECOND):
         rate = format_bytes(use.net_bytes)
-        yield Verdict(Limit.NETWORK, f"it transferred {rate}/s and used {_share(cores)} of one core (net.rx, net.tx)")
+        yield Verdict(
+            Limit.NETWORK, f"it transferred {rate}/s and used {_share(cores)} of one core (net.rx_bytes, net.tx_bytes)"
+        )
     if use.io_stall is None and not _is_storage_idle(use):
         yield Verdict(None, "it used little CPU, and whether it waited for storage is not known here (no io.pressure)")
     if cores < WAITING_CORES:
         yield Verdict(Limit.WAITING, f"it used {_share(cores)} of one core and hardly any storage")
     yield Verdict(Limit.NOTHING, f"it used {_share(cores)} of one core, and no resource was used up")
+
+
+def _throttling(use: Use, cores: float) -> Iterator[Verdict]:
+    """By the share of the CPU time that it could have used: the kernel adds up the throttled time of all CPUs."""
+    throttled = use.throttled or 0.0
+    if throttled >= THROTTLED_LEAST and throttled >= THROTTLED_SHARE * (cores + throttled):
+        share = _share(throttled / (cores + throttled))
+        yield Verdict(Limit.THROTTLING, f"its CPU limit withheld {share} of the CPU time it could use (cpu.throttled)")
 
 
 def _memory(use: Use) -> Iterator[Verdict]:
@@ -241,7 +258,7 @@ def _share(value: float | None) -> str:
     return format_percent(None if value is None else min(1.0, value))
 
 
-def _use(job: Curves, host: Curves, start: float, end: float, allowed: float | None, host_cpus: int) -> Use:
+def _use(job: Curves, host: Curves, start: float, end: float, setting: Setting) -> Use:
     """The means of a part of a run."""
 
     def of_job(key: str) -> float | None:
@@ -250,10 +267,10 @@ def _use(job: Curves, host: Curves, start: float, end: float, allowed: float | N
     def of_host(key: str) -> float | None:
         return mean_rate(host, key, start, end)
 
-    host_percent = of_host("cpu.percent")
+    host_percent, gpu_percent = of_host("cpu.percent"), of_job("gpu.util")
     return Use(
         _sum(of_job("cpu.user"), of_job("cpu.system")),
-        allowed,
+        setting.cpus,
         of_job("cpu.throttled"),
         of_job("cpu.pressure"),
         of_job("mem.pressure"),
@@ -261,8 +278,8 @@ def _use(job: Curves, host: Curves, start: float, end: float, allowed: float | N
         of_job("io.pressure"),
         _sum(of_job("io.read_bytes"), of_job("io.write_bytes")),
         _sum(of_job("net.rx_bytes"), of_job("net.tx_bytes")),
-        of_job("gpu.util"),
-        None if host_percent is None else host_percent / (100.0 * host_cpus),
+        None if gpu_percent is None else gpu_percent / setting.gpus,
+        None if host_percent is None else host_percent / (100.0 * setting.host_cpus),
         of_host("cpu.iowait"),
         of_host("cpu.steal"),
         of_host("disk.busy"),

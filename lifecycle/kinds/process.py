@@ -294,14 +294,18 @@ def lose(jobs: Jobs, paths: StatePaths, job: Job, started: Started | None, why: 
     from jobtop.lifecycle.explaining import read_clues
 
     began = replace(job if started is None else outcome.begin(job, started), duration_seconds=seen)
-    clues = read_clues(jobs, paths, outcome.lost(began, why, None))
-    limit = limits_of(jobs, outcome.lost(began, why, None))
+    lost = outcome.lost(began, why, None)
+    is_new = job.status is not Status.LOST  # otherwise it is only looked at whether its processes have exited
+    clues, limit = (read_clues(jobs, paths, lost), limits_of(jobs, lost)) if is_new else (None, None)
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
         row = row if started is None else outcome.begin(row, started)
         known = replace(outcome.lost_with(row, why, cgroup.reading(texts)), duration_seconds=seen)
         known = known if add_samples is None or row.status is Status.LOST else add_samples(known)
-        known = explained(known if limit is None else limit(known), clues)
-        return replace(known, settled=is_empty), () if row.status is Status.LOST else (event("lost", reason=why),)
+        if clues is None:
+            known = replace(known, reason=row.reason, findings=row.findings, limited_by=row.limited_by)
+        else:
+            known = explained(known if limit is None else limit(known), clues)
+        return replace(known, settled=is_empty), () if row.status is Status.LOST else (event("lost", reason=known.reason),)
 
     return jobs.change(job.id, concluded)

@@ -8,6 +8,7 @@ from jobtop.core.analysis.limiting import (
     NO_CURVES,
     Curves,
     Limit,
+    Setting,
     Use,
     find_limits,
     judge,
@@ -39,7 +40,7 @@ def growing(rates: dict[str, float], seconds: int = SECONDS) -> Curves:
 
 def word(rates: dict[str, float], host: dict[str, float] | None = None, cpus: float = 8.0) -> Limit | None:
     """The word for a job with these rates; all ten tenths have the same."""
-    limits = find_limits(growing(rates), growing(host) if host else NO_CURVES, SECONDS, cpus, 8)
+    limits = find_limits(growing(rates), growing(host) if host else NO_CURVES, SECONDS, Setting(cpus, 1, 8))
     assert limits is not None
     assert [part.word for part in limits.parts] == [limits.whole.word] * 10
     assert limits.whole.evidence
@@ -54,6 +55,8 @@ def word(rates: dict[str, float], host: dict[str, float] | None = None, cpus: fl
         ({"cpu.user": 0.5, "cpu.pressure": 0.45}, {}, Limit.CPU),
         ({"cpu.user": 0.4}, {"cpu.percent": 790.0, "cpu.steal": 0.5}, Limit.CPU),
         ({"cpu.user": 1.9, "cpu.throttled": 0.5}, {}, Limit.THROTTLING),
+        ({"cpu.user": 7.0, "cpu.throttled": 1.0}, {}, Limit.CPU),
+        ({"cpu.user": 0.001, "cpu.throttled": 0.01}, {}, Limit.WAITING),
         ({"mem.pressure": 0.3}, {}, Limit.MEMORY),
         ({"mem.faults_major": 500.0, "io.read_bytes": 2.0 * MIB}, {}, Limit.MEMORY),
         ({"io.pressure": 0.81}, {}, Limit.STORAGE),
@@ -80,27 +83,33 @@ def test_without_its_own_stalls_storage_is_told_by_traffic_and_the_host(
     assert word(rates, host) is expected
 
 
+def test_the_use_of_several_gpus_is_their_mean() -> None:
+    limits = find_limits(growing(IDLE | {"gpu.util": 120.0}), NO_CURVES, SECONDS, Setting(8.0, gpus=4))
+    assert limits is not None
+    assert limits.whole.word is Limit.WAITING
+
+
 def test_what_is_absent_is_not_guessed() -> None:
     assert judge(Use()).word is None
     # It moves data, but nothing says whether it waited for that.
     assert judge(Use(cores=0.05, io_bytes=9.0 * MIB)).word is None
     assert judge(Use(cores=0.05)).word is None
     assert judge(Use(cores=0.05, io_bytes=0.0)).word is Limit.WAITING
-    limits = find_limits(growing({"cpu.user": 1.0}), NO_CURVES, SECONDS, None, 8)
+    limits = find_limits(growing({"cpu.user": 1.0}), NO_CURVES, SECONDS, Setting())
     assert limits is not None
     assert (limits.whole.word, {part.word for part in limits.parts}) == (None, {None})
 
 
 def test_a_short_run_and_one_without_samples_have_no_limits() -> None:
-    assert find_limits(growing(IDLE), NO_CURVES, 1.5, 8.0, 8) is None
-    assert find_limits(NO_CURVES, NO_CURVES, SECONDS, 8.0, 8) is None
+    assert find_limits(growing(IDLE), NO_CURVES, 1.5, Setting(8.0)) is None
+    assert find_limits(NO_CURVES, NO_CURVES, SECONDS, Setting(8.0)) is None
 
 
 def test_each_tenth_is_judged_by_itself_and_the_run_by_most_of_them() -> None:
     times = [float(second) for second in range(11)]
     busy = [min(moment, 3.0) for moment in times]  # it computes for three seconds, then it waits
     values = {key: [0.0] * 11 for key in JOB_KEYS if key != "gpu.util"} | {"cpu.user": busy}
-    limits = find_limits(Curves(times, values), NO_CURVES, 10.0, 1.0, 8)
+    limits = find_limits(Curves(times, values), NO_CURVES, 10.0, Setting(1.0))
     assert limits is not None
     assert [part.word for part in limits.parts] == [Limit.CPU] * 3 + [Limit.WAITING] * 7
     assert limits.whole.word is Limit.WAITING
@@ -119,7 +128,7 @@ def test_a_rate_needs_enough_of_its_part_and_a_counter_that_fell_has_none() -> N
 
 
 def limited_job(**values: object) -> Job:
-    limits = find_limits(growing(IDLE | {"io.pressure": 0.81}), NO_CURVES, SECONDS, 8.0, 8)
+    limits = find_limits(growing(IDLE | {"io.pressure": 0.81}), NO_CURVES, SECONDS, Setting(8.0))
     assert limits is not None
     return with_limits(made_job(**values), limits)
 
