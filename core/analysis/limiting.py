@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from jobtop.core.record import record
-from jobtop.core.units import format_bytes, format_percent
+from jobtop.core.units import format_bytes, format_percent, number_of
 
 Number = float | int
 Column = Sequence[Number | None]
@@ -240,7 +240,8 @@ def _cpu(use: Use, cores: float) -> Iterator[Verdict]:
     if use.allowed is not None and cores >= CPU_SHARE_OF_ALLOWED * use.allowed:
         yield Verdict(Limit.CPU, f"it used {cores:.1f} CPUs{of} (cpu.percent){more}")
     elif cores >= CPU_CORES_ALWAYS:
-        yield Verdict(Limit.CPU, f"it used {cores:.1f} CPUs{of}: about so many threads computed (cpu.percent){more}")
+        busy = number_of(round(cores), "busy thread")
+        yield Verdict(Limit.CPU, f"it used {cores:.1f} CPUs{of}, as {busy} would (cpu.percent){more}")
     elif _reaches(use.cpu_stall, CPU_STALL_SHARE) or cores + (use.cpu_stall or 0.0) >= CPU_CORES_ALWAYS:
         waited = _share(use.cpu_stall)
         text = f"it used {_share(cores)} of one core and waited {waited} of the time for a free one (cpu.pressure)"

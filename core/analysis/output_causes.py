@@ -130,8 +130,9 @@ NEXT_LINES = 6
 def find_signs(lines: Sequence[str], exit_code: int | None = None) -> list[Sign]:
     """The signs in the last lines of one stream, in the order of their lines."""
     lines = lines[-SEARCHED_LINES:]
-    signs = list(_tracebacks(lines))
-    inside = {sign.place for sign in signs}
+    found = list(_tracebacks(lines))
+    signs = [sign for _, sign in found]
+    inside = {place for start, sign in found for place in range(start, sign.place + 1)}  # source lines may be quoted
     for place, line in enumerate(lines):
         if place not in inside and (sign := _matched(line, place, lines)) is not None:
             signs.append(sign)
@@ -183,8 +184,8 @@ def _shown(cause: Cause, line: str, named: dict[str, str | None], following: Seq
     return text
 
 
-def _tracebacks(lines: Sequence[str]) -> Iterator[Sign]:
-    """The exception of every Python traceback, at its line."""
+def _tracebacks(lines: Sequence[str]) -> Iterator[tuple[int, Sign]]:
+    """The first line of every Python traceback, and its exception."""
     for start, line in enumerate(lines):
         if not line.rstrip().endswith(TRACEBACK):
             continue
@@ -197,7 +198,7 @@ def _tracebacks(lines: Sequence[str]) -> Iterator[Sign]:
         sign = _matched(text, end, lines) or Sign(_cause_of_exception(text, body), text, end)
         shown = sign.text if sign.cause is Cause.GPU_MEMORY else text
         is_strong = _ABOUT_CHILDREN.search(text.partition(":")[0]) is None
-        yield replace(sign, text=shown, is_strong=is_strong, frame=_own_frame(body))
+        yield start, replace(sign, text=shown, is_strong=is_strong, frame=_own_frame(body))
 
 
 def _cause_of_exception(text: str, body: Sequence[str]) -> Cause:

@@ -306,6 +306,8 @@ def lose(jobs: Jobs, paths: StatePaths, job: Job, started: Started | None, why: 
             known = replace(known, reason=row.reason, findings=row.findings, limited_by=row.limited_by)
         else:
             known = explained(known if limit is None else limit(known), clues)
-        return replace(known, settled=is_empty), () if row.status is Status.LOST else (event("lost", reason=known.reason),)
+        return replace(known, settled=is_empty), () if row.status is Status.LOST else (
+            event("lost", reason=known.reason),
+        )
 
     return jobs.change(job.id, concluded)

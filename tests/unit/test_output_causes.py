@@ -130,6 +130,12 @@ def test_a_traceback_gives_its_exception_and_the_deepest_frame_that_is_no_librar
     assert (sign.cause, sign.text, sign.frame) == (Cause.EXCEPTION, "ValueError: bad batch", "train.py:42 in main")
 
 
+def test_source_lines_of_a_traceback_are_no_messages() -> None:
+    lines = traceback_of("ValueError: bad")
+    (sign,) = find_signs([*lines[:3], '    raise OSError("No space left on device")', *lines[3:]])
+    assert sign.text == "ValueError: bad"
+
+
 def test_a_traceback_with_a_prefix_on_each_line_is_read_as_one() -> None:
     (sign,) = find_signs(traceback_of("KeyError: 'x'", prefix="[rank0]: "))
     assert (sign.text, sign.frame) == ("KeyError: 'x'", "train.py:42 in main")
