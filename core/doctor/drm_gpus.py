@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -83,19 +84,26 @@ def read_cards(name: str, cards: list[Card], machine: MachineFiles) -> Finding:
             f"{number_of(asleep, 'card')} asleep: not read, since that would wake {'it' if asleep == 1 else 'them'}"
         )
     if problems:
-        remedy = f"as root: chmod -R a+rX {awake[0].device}/"
-        return Finding(name, State.FAILS, "not read: " + "; ".join(problems + texts), remedy)
+        return Finding(name, State.FAILS, "not read: " + "; ".join(problems + texts), _card_remedy(awake, problems))
     if any(card.driver == "i915" for card in awake):
         texts.append(_gpu_top_words(machine))
     return Finding(name, State.WORKS, "; ".join(texts))
 
 
+def _card_remedy(cards: list[Card], problems: list[str]) -> str:
+    if any(os.strerror(errno.EACCES) in problem for problem in problems):
+        return f"as root: chmod -R a+rX {os.path.realpath(cards[0].device)}"
+    if any(card.driver == "radeon" for card in cards):
+        return "as root: boot with radeon.si_support=0 radeon.cik_support=0 amdgpu.si_support=1 amdgpu.cik_support=1"
+    return "as root: dmesg says more; use a newer kernel"
+
+
 def _readable(card: Card) -> tuple[list[str], list[str]]:
     """What two readings of a card give in words, and why files could not be read."""
     reader: AmdReader | IntelReader | OtherReader = OtherReader(card)
-    if card.kind == VENDORS[AMD]:
+    if card.driver == "amdgpu":
         reader = AmdReader(card)
-    elif card.kind == VENDORS[INTEL]:
+    elif card.driver in ("i915", "xe"):
         reader = IntelReader(card)
         reader.read(time.monotonic())
         time.sleep(SHORTEST_SECONDS * 1.1)  # utilisation is the difference of two readings

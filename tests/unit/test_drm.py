@@ -59,6 +59,7 @@ def test_a_card_of_amd_has_every_number_that_its_driver_tells(machine: Machines)
         "gpu.clock_mem": 1_000_000_000,
         "gpu.fan": 20.0,
         "gpu.ecc_errors": 3,
+        "gpu.throttled": None,
         "gpu.processes": 0,
         "energy.gpu": 0.0,
     }
@@ -172,14 +173,39 @@ def test_xe_has_its_own_files(machine: Machines) -> None:
     assert intel.device()["energy.gpu"] is None  # and not that of another counter
 
 
+def test_intel_tells_why_it_is_slowed_down(machine: Machines) -> None:
+    intel = machine("intel-xe")
+    readings = intel.collect()
+    [(_, values)] = readings.devices
+    assert values["gpu.throttled"] == 1
+    assert [(kind, detail["reasons"]) for _, kind, detail in readings.events] == [("gpu_throttled", ["power cap"])]
+    intel.write("throttle/reason_thermal", 1)
+    intel.write("throttle/reason_pwrbrk", 1)
+    [event] = intel.collect().events
+    assert event[2]["reasons"] == ["power brake", "power cap", "thermal"]
+    intel.write("gt0/freq0/throttle/status", 0)
+    assert intel.device()["gpu.throttled"] == 0
+    intel.file("gt1/freq0/throttle/status").unlink()
+    assert intel.device()["gpu.throttled"] is None
+
+
+def test_i915_tells_whether_it_is_slowed_down(machine: Machines) -> None:
+    intel = machine("intel-i915-card")
+    assert intel.device()["gpu.throttled"] == 0
+    intel.write("throttle_reason_status", 1)
+    intel.write("throttle_reason_prochot", 1)
+    [event] = intel.collect().events
+    assert event[2]["reasons"] == ["thermal"]
+
+
 def test_where_the_card_has_no_counter_its_package_has_one(machine: Machines) -> None:
     intel = machine("intel-xe")
     intel.file("energy1_input").unlink()
     assert intel.device()["energy.gpu"] == 4000.0
 
 
-def test_a_card_without_a_render_node_is_no_gpu(machine: Machines, tmp_path: Path) -> None:
-    assert names(machine("server-bmc", "panfrost")) == ["panfrost0-fde60000.gpu"]
+def test_a_card_that_only_draws_is_no_gpu(machine: Machines, tmp_path: Path) -> None:
+    assert names(machine("server-bmc", "virtual", "panfrost")) == ["panfrost0-fde60000.gpu"]
     assert [card.kind for card in find_cards(str(tmp_path / "sys"))] == ["panfrost"]
 
 
@@ -260,7 +286,7 @@ def test_what_may_not_be_read_is_absent_with_the_reason_to_a_user() -> None:
                 os.seteuid(0)
         amd.close()
     absent = {key for key, value in values.items() if value is None}
-    assert absent == {"gpu.util", "gpu.power", "gpu.mem_used", "gpu.mem_free", "energy.gpu"}
+    assert absent - {"gpu.throttled"} == {"gpu.util", "gpu.power", "gpu.mem_used", "gpu.mem_free", "energy.gpu"}
 
 
 @pytest.mark.parametrize("code", [errno.EBUSY, errno.EPERM, errno.ENODEV])

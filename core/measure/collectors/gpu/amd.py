@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobtop.core.measure.collectors.gpu.amd_metrics import parse_metrics
 from jobtop.core.measure.collectors.gpu.drm_cards import is_integrated
 from jobtop.core.measure.collectors.gpu.sysfs import SysFiles, entries, sensors
 
@@ -42,13 +43,13 @@ class AmdReader:
     An APU takes most of its memory from the machine (GTT): that is added to the part that the firmware reserved.
     """
 
-    energy_method = "power integrated, by share of engine time"
-
     def __init__(self, card: Card) -> None:
         self.card, self.files = card, SysFiles()
         self._energy = PowerIntegral()
         self._is_integrated = False
         self._readings = 0
+        self._has_counter: bool | None = None  # of energy; once decided, it stays: the two do not continue each other
+        self.slowdowns: tuple[str, ...] | None = None  # why its clocks are lower
         self._seldom: dict[str, Number | None] = {}
 
     @property
@@ -56,6 +57,11 @@ class AmdReader:
         """Whether it is an APU; once known, it stays known, also if its sensors are not there for a while."""
         self._is_integrated = self._is_integrated or is_integrated(self.card)
         return self._is_integrated
+
+    @property
+    def energy_method(self) -> str:
+        counted = "gpu_metrics energy counter" if self._has_counter else "power integrated"
+        return f"{counted}, by share of engine time"
 
     def read(self, now: float) -> dict[str, Number | None]:
         """All that the driver tells now; the card must be awake."""
@@ -66,13 +72,16 @@ class AmdReader:
             self._seldom = {"gpu.ecc_errors": self._uncorrected_errors(), "gpu.power_limit": limit}
         self._readings += 1
         watts = files.first_scaled((f"{chip}/power1_average", f"{chip}/power1_input"), MICRO)
+        metrics = parse_metrics(files.data(f"{device}/gpu_metrics") or b"")
+        self.slowdowns = metrics.slowdowns
         temperature = files.labelled(chip, "temp", TEMPERATURES) or f"{chip}/temp1_input"
         return {
             **self._seldom,
             **self._memory(),
             "gpu.util": files.whole(f"{device}/gpu_busy_percent"),
             "gpu.power": watts,
-            "energy.gpu": self._energy.add(now, watts),
+            "energy.gpu": self._joules(metrics.joules, now, watts),
+            "gpu.throttled": None if self.slowdowns is None else int(bool(self.slowdowns)),
             "gpu.temp": files.scaled(temperature, MILLI),
             "gpu.clock_sm": files.whole(files.labelled(chip, "freq", ["sclk"]) or f"{chip}/freq1_input"),
             "gpu.clock_mem": files.whole(files.labelled(chip, "freq", ["mclk"]) or f"{chip}/freq2_input"),
@@ -81,6 +90,12 @@ class AmdReader:
 
     def close(self) -> None:
         """Nothing is open."""
+
+    def _joules(self, counted: float | None, now: float, watts: float | None) -> float | None:
+        """The counter of the card where it has one, else its power integrated."""
+        if self._has_counter is None and (counted is not None or watts is not None):
+            self._has_counter = counted is not None
+        return counted if self._has_counter else self._energy.add(now, watts)
 
     def _memory(self) -> dict[str, Number | None]:
         used, total = self._region("vram")

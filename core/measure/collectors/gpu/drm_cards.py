@@ -11,6 +11,10 @@ from jobtop.core.record import record
 
 NVIDIA, AMD, INTEL = "0x10de", "0x1002", "0x8086"
 VENDORS = {AMD: "amd", INTEL: "intel"}
+# Displays of virtual machines: they have a render node, and nothing to read.
+VIRTUAL = frozenset(
+    {"virtio_gpu", "virtio-pci", "qxl", "vmwgfx", "vboxvideo", "bochs-drm", "hyperv_drm", "vgem", "vkms"}
+)
 CARD = re.compile(r"card\d+")
 INTEGRATED_INTEL = "0000:00:02.0"  # the PCI address of every integrated GPU of Intel
 FIRST_DOMAIN = "0000:"
@@ -43,7 +47,8 @@ class Card:
 def find_cards(sys: str = "/sys", without: frozenset[str] = frozenset()) -> list[Card]:
     """All GPUs in the order of their addresses, without NVIDIA's and without display controllers that only draw.
 
-    The latter (the BMC of a server, a frame buffer of the firmware) have no render node.
+    The latter (the BMC of a server, a frame buffer of the firmware) have no render node; those of virtual machines have
+    one, and nothing to read.
     """
     root = f"{sys}/class/drm"
     try:
@@ -72,7 +77,7 @@ def _card(directory: str, name: str) -> Card | None:
         driver = os.path.basename(os.readlink(f"{device}/driver"))
     except OSError:
         return None
-    if vendor == NVIDIA or not render:
+    if vendor == NVIDIA or driver in VIRTUAL or not render:
         return None
     address = os.path.basename(os.path.realpath(device))
     return Card(address, VENDORS.get(vendor, driver), driver, directory, device, (name, *sorted(render)))

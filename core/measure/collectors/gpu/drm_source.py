@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from jobtop.core.measure.collectors.gpu.amd import AmdReader
-from jobtop.core.measure.collectors.gpu.drm_cards import AMD, INTEL, VENDORS, CardNames, find_cards
+from jobtop.core.measure.collectors.gpu.drm_cards import INTEL, VENDORS, CardNames, find_cards
 from jobtop.core.measure.collectors.gpu.drm_fdinfo import DrmProcesses, Use
 from jobtop.core.measure.collectors.gpu.incidents import GpuIncidents
 from jobtop.core.measure.collectors.gpu.kfd import compute_processes
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     Uses = dict[str, dict[int, Use]]  # by address of the GPU, and by pid
 
     class CardReader(Protocol):
-        """Reads the numbers of one card; `energy_method` says where its energy comes from."""
+        """Reads the numbers of one card; `energy_method` says where its energy comes from.
+
+        `slowdowns`: why its clocks were lower in the last reading; None is not known.
+        """
 
         card: Card
         files: SysFiles
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
         def energy_method(self) -> str: ...
         @property
         def is_integrated(self) -> bool: ...
+        @property
+        def slowdowns(self) -> tuple[str, ...] | None: ...
         def read(self, now: float) -> dict[str, Number | None]: ...
         def close(self) -> None: ...
 
@@ -91,9 +96,9 @@ class Cards:
             reader.close()
 
     def _reader(self, card: Card, has_several_intel: bool) -> CardReader:
-        if card.kind == VENDORS[AMD]:
+        if card.driver == "amdgpu":
             return AmdReader(card)
-        if card.kind != VENDORS[INTEL]:
+        if card.driver not in ("i915", "xe"):
             return OtherReader(card)
         from jobtop.core.measure.collectors.gpu.intel import IntelReader
         from jobtop.core.measure.collectors.gpu.intel_gpu_top import IntelGpuTop, program_problem
@@ -164,7 +169,7 @@ class DrmSource:
             devices=devices,
             remarks=self._remarks(values_of_jobs),
             named=self._shares.named,
-            events=[*begun, *self._happened(readers, now)],
+            events=[*begun, *self._happened(readers, awake, now)],
             products=products,
         )
 
@@ -218,11 +223,12 @@ class DrmSource:
         divisible = joules is not None and can_divide
         return GpuProcesses(address, memory, percents, used, divisible, self._cards.name(reader.card))
 
-    def _happened(self, readers: list[CardReader], now: float) -> list[Event]:
-        """Which cards are gone, or here again, since the last collection."""
+    def _happened(self, readers: list[CardReader], awake: list[CardReader], now: float) -> list[Event]:
+        """Which cards are slowed down, gone, or here again, since the last collection."""
         for reader in readers:
             address = reader.card.address
-            self._incidents.see(address, self._cards.name(reader.card), None, self._shares.jobs_on(address), now)
+            slowdowns = reader.slowdowns if reader in awake else None
+            self._incidents.see(address, self._cards.name(reader.card), slowdowns, self._shares.jobs_on(address), now)
         for address, name in self._cards.gone().items():
             self._incidents.lose(address, name, "the card or its driver is gone", self._shares.jobs_on(address))
         return self._incidents.take()

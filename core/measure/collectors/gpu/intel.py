@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.source import Number
 
 MEGA, MILLI, MICRO = 1_000_000, 1e-3, 1e-6
+HEAT = ("therm", "prochot", "ratl")  # in the names of reasons
 SHORTEST_SECONDS = 0.1  # between two readings of a counter of milliseconds, for a percentage of it
 
 
@@ -31,6 +32,7 @@ class IntelReader:
     def __init__(self, card: Card, gpu_top: IntelGpuTop | None = None) -> None:
         self.card, self.files, self.gpu_top = card, SysFiles(), gpu_top
         self.is_integrated = is_integrated(card)
+        self.slowdowns: tuple[str, ...] | None = None  # why its clocks are lower
         self._idle: dict[str, tuple[float, int]] = {}  # by file: moment, milliseconds
         self._energy_file: str | None = None  # the one that was read first: two counters do not continue each other
         self._joules: tuple[float, float] | None = None  # moment, counter
@@ -44,8 +46,10 @@ class IntelReader:
         if sample is not None:
             awake = sample.percent if sample.percent is not None else awake
             counted = sample.watts if counted is None else counted
+        self.slowdowns = self._slowdowns()
         return {
             "gpu.util": awake,
+            "gpu.throttled": None if self.slowdowns is None else int(bool(self.slowdowns)),
             "gpu.power": counted,
             "energy.gpu": joules,
             "gpu.clock_sm": self._clock_hertz(),
@@ -99,6 +103,25 @@ class IntelReader:
         highest = _highest([self.files.whole(path) for path in paths])
         return None if highest is None else round(highest * MEGA)
 
+    def _slowdowns(self) -> tuple[str, ...] | None:
+        """Why the firmware lowers clocks, of all parts; None where the kernel does not tell (before 6.0)."""
+        if self.card.driver == "xe":
+            starts = [(f"{gt}/freq0/throttle", "reason_") for gt in self._xe_parts()]
+            states = [self.files.whole(f"{directory}/status") for directory, _ in starts]
+        else:
+            starts = [(gt, "throttle_reason_") for gt in self._i915_parts()]
+            states = [self.files.whole(f"{directory}/throttle_reason_status") for directory, _ in starts]
+        if not states or None in states:
+            return None
+        found = set()
+        for (directory, start), state in zip(starts, states, strict=True):
+            names = entries(directory, start) if state else []
+            reasons = [name.removeprefix(start) for name in names if self.files.whole(f"{directory}/{name}")]
+            found |= {_slowdown(reason) for reason in reasons if reason != "status"} or (
+                {"power cap"} if state else set()
+            )
+        return tuple(sorted(found))
+
     def _energy(self, chip: str) -> float | None:
         """Joules of the card since the driver was loaded; of xe, where the card has no counter, of its package."""
         if self._energy_file is None:
@@ -121,6 +144,13 @@ class IntelReader:
         """The limit of sustained power; 0 is none."""
         names = ("power1_max", "power2_max", "power1_cap")
         return self.files.first_scaled((f"{chip}/{name}" for name in names), MICRO) or None
+
+
+def _slowdown(reason: str) -> str:
+    """The word for a reason of the driver: pl1 to pl4 and the limits of current are limits of power."""
+    if reason == "pwrbrk":
+        return "power brake"
+    return "thermal" if any(part in reason for part in HEAT) else "power cap"
 
 
 def _highest(values: Sequence[Number | None]) -> Number | None:

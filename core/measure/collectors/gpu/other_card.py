@@ -14,6 +14,7 @@ class OtherReader:
     """Reads one GPU by its sensors; the kernel has no common interface for the rest."""
 
     energy_method = ""
+    slowdowns = None
     is_integrated = True  # in all known cases its memory is that of the machine
 
     def __init__(self, card: Card) -> None:

@@ -17,22 +17,27 @@ class SysFiles:
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
 
-    def text(self, path: str) -> str | None:
-        """The content without spaces around it; None if it cannot be read or is empty."""
+    def data(self, path: str) -> bytes | None:
+        """The content; None if it cannot be read or is empty."""
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                content = os.read(fd, LONGEST).decode("utf-8", "replace").strip()
+                content = os.read(fd, LONGEST)
             finally:
                 os.close(fd)
         except OSError as error:  # EBUSY, EPERM: the firmware does not answer now, or not us
             self.reasons[path] = os.strerror(error.errno or 0)
             return None
-        if not content:
+        if not content.strip():
             self.reasons[path] = "empty"
             return None
         self.reasons.pop(path, None)
         return content
+
+    def text(self, path: str) -> str | None:
+        """The content without spaces around it."""
+        content = self.data(path)
+        return None if content is None else content.decode("utf-8", "replace").strip()
 
     def whole(self, path: str) -> int | None:
         """A whole number that is not negative."""
