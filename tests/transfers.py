@@ -1,4 +1,16 @@
-"""Programs that move a known number of bytes over the network, for jobs of tests."""
+"""Programs that move a known number of bytes over the network, and jobs of tests that run them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support import Jobtop, require
 
 MIB = 1024 * 1024
 # Whether the recorder of this job listens for closed sockets, which it does once it has seen a connection of the job.
@@ -110,3 +122,40 @@ SINK = """if True:
             pass
         served.close()
 """
+
+
+def run(jobtop: Jobtop, *args: str) -> dict[str, Any]:
+    """The record of a job, after it has ended."""
+    path = jobtop.home / "record.json"
+    done = jobtop("run", "--no-ui", "--record", str(path), "--", jobtop.python, *args)
+    assert done.returncode == 0, done.stderr
+    record: dict[str, Any] = json.loads(path.read_text())
+    return record
+
+
+@pytest.fixture
+def far_end(root: None) -> Iterator[str]:
+    """The name of a network namespace in which a program receives what a job sends."""
+    if shutil.which("ip") is None or shutil.which("unshare") is None:
+        require("namespaces", "ip (iproute2) or unshare (util-linux) is not installed")
+    name = f"jobtop-{os.getpid()}"
+    if (made := subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True)).returncode:
+        require("namespaces", f"no network namespace can be made: {made.stderr.strip()}")
+    command = ["ip", "netns", "exec", name, sys.executable, "-c", SINK]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as sink:
+        assert sink.stdout
+        sink.stdout.readline()
+        try:
+            yield name
+        finally:
+            sink.kill()
+            subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+def run_in_namespace(jobtop: Jobtop, far_end: str, size: int, rate: float) -> dict[str, Any]:
+    path = jobtop.home / "record.json"
+    command = ("unshare", "-n", "sh", "-c", IN_NAMESPACE, "sh", far_end, jobtop.python, SEND_OUT, str(size), str(rate))
+    done = jobtop("run", "--no-ui", "--record", str(path), "--", *command)
+    assert done.returncode == 0, done.stderr
+    record: dict[str, Any] = json.loads(path.read_text())
+    return record

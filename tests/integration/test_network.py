@@ -1,14 +1,10 @@
 """What a job receives and sends is what it moved, also by connections that closed at its end; unknown is never 0."""
 
-import json
-import os
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -18,20 +14,13 @@ from jobtop.core.measure.sources import JOB_SOURCES, Options, open_runs
 from jobtop.core.measure.target import Target
 from jobtop.core.model import Identity
 from jobtop.core.procfs import boot_id, start_ticks
-from support import Jobtop, require
-from transfers import IN_NAMESPACE, MIB, SEND_OUT, SHORT, SINK, sending
+from support import Jobtop
+from transfers import MIB, SHORT, far_end, run, run_in_namespace, sending
+
+__all__ = ["far_end"]
 
 SIZE = 20 * MIB
 FAST = 400 * MIB
-
-
-def run(jobtop: Jobtop, *args: str) -> dict[str, Any]:
-    """The record of a job, after it has ended."""
-    path = jobtop.home / "record.json"
-    done = jobtop("run", "--no-ui", "--record", str(path), "--", jobtop.python, *args)
-    assert done.returncode == 0, done.stderr
-    record: dict[str, Any] = json.loads(path.read_text())
-    return record
 
 
 @pytest.fixture(params=["as this user", "unprivileged"])
@@ -50,25 +39,6 @@ def test_bytes_of_a_connection_that_closes_with_the_job_are_all_counted(anyone: 
     assert not [entry for entry in record["incomplete"] if entry.startswith("network") and "this host" not in entry]
 
 
-@pytest.fixture
-def far_end(root: None) -> Iterator[str]:
-    """The name of a network namespace in which a program receives what a job sends."""
-    if shutil.which("ip") is None or shutil.which("unshare") is None:
-        require("namespaces", "ip (iproute2) or unshare (util-linux) is not installed")
-    name = f"jobtop-{os.getpid()}"
-    if (made := subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True)).returncode:
-        require("namespaces", f"no network namespace can be made: {made.stderr.strip()}")
-    command = ["ip", "netns", "exec", name, sys.executable, "-c", SINK]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as sink:
-        assert sink.stdout
-        sink.stdout.readline()
-        try:
-            yield name
-        finally:
-            sink.kill()
-            subprocess.run(["ip", "netns", "delete", name], check=True)
-
-
 def test_a_job_in_a_namespace_of_its_own_has_the_counters_of_that(jobtop: Jobtop, far_end: str) -> None:
     record = run_in_namespace(jobtop, far_end, SIZE, FAST)
     used = record["resource_usage"]
@@ -76,15 +46,6 @@ def test_a_job_in_a_namespace_of_its_own_has_the_counters_of_that(jobtop: Jobtop
     assert 0 < used["net_rx_bytes"] < SIZE / 50
     assert record["sources"]["network"] == "namespace"
     assert not [entry for entry in record["incomplete"] if entry.startswith("network")]
-
-
-def run_in_namespace(jobtop: Jobtop, far_end: str, size: int, rate: float) -> dict[str, Any]:
-    path = jobtop.home / "record.json"
-    command = ("unshare", "-n", "sh", "-c", IN_NAMESPACE, "sh", far_end, jobtop.python, SEND_OUT, str(size), str(rate))
-    done = jobtop("run", "--no-ui", "--record", str(path), "--", *command)
-    assert done.returncode == 0, done.stderr
-    record: dict[str, Any] = json.loads(path.read_text())
-    return record
 
 
 @contextmanager
