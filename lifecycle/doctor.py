@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from jobtop.core.doctor import checks, devices, energy, gpus, probes, sources
 from jobtop.core.doctor.checks import Finding, MachineFiles, State
+from jobtop.core.doctor.network import network_of_jobs
 from jobtop.core.paths import StatePaths
 from jobtop.core.units import format_bytes
 from jobtop.store.files import is_network
@@ -47,6 +48,7 @@ def examine(paths: StatePaths, network: bool | None, encoding: str) -> Topics:
             *devices.device_findings(machine),
             *gpus.gpu_findings(machine, os.environ),
             energy.cpu_energy(machine),
+            network_of_jobs(machine),
         ],
         "Storing and showing data": [
             checks.state_directory(str(paths.root)),

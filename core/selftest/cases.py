@@ -28,6 +28,8 @@ from jobtop.core.selftest.judge import (
     memory_below,
     memory_sampled,
     memory_together,
+    network_received,
+    network_sent,
     nothing_absent,
     processes_at_once,
     storage_read,
@@ -151,6 +153,13 @@ CASES = (
         "64 MiB written to disk and read back",
         load=("storage", str(64 * MIB)),
         checks=(storage_written(64 * MIB), storage_read(64 * MIB)),
+    ),
+    Case(
+        "network",
+        "40 MiB sent over TCP in 4 s, on this machine",
+        load=("network", str(40 * MIB), "4.0"),
+        checks=(network_received(40 * MIB), network_sent(40 * MIB)),
+        schedule=Schedule.BESIDE,
     ),
     Case(
         "shared",

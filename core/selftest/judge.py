@@ -14,6 +14,7 @@ CPU_RATIO, CPU_SECONDS = 0.01, 0.02  # the larger one applies
 MEMORY_RATIO = 0.03
 TOGETHER_RATIO = 0.05
 STORAGE_RATIO = 0.01
+NETWORK_RATIO = 0.02
 
 
 class Verdict(StrEnum):
@@ -47,7 +48,7 @@ class Reference:
     """What the processes of a load report, taken together; `skip` says why the load cannot run here.
 
     `memory_bytes` is the largest peak of any one of them, `together_bytes` what all of them held at one time,
-    `curve` pairs of seconds since the epoch and CPU seconds used.
+    `curve` pairs of seconds since the epoch and CPU seconds used, `network_bytes` what was sent and received.
     """
 
     processes: int = 0
@@ -58,6 +59,7 @@ class Reference:
     skip: str | None = None
     together_bytes: int = 0
     curve: tuple[tuple[float, float], ...] = ()
+    network_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ def read_reference(report: str) -> Reference:
         next((line["skip"] for line in lines if line["skip"]), None),
         max((line.get("together_bytes") or 0 for line in lines), default=0),
         tuple(point for line in lines if "curve" in line for point in reported_curve(line)),
+        max((line.get("network_bytes") or 0 for line in lines), default=0),
     )
 
 
@@ -219,6 +222,14 @@ def storage_written(built_bytes: int) -> Check:
     )
 
 
+def network_received(built_bytes: int) -> Check:
+    return lambda job, reference: _compare_network("received", built_bytes, reference, job.usage.net_rx_bytes, job)
+
+
+def network_sent(built_bytes: int) -> Check:
+    return lambda job, reference: _compare_network("sent", built_bytes, reference, job.usage.net_tx_bytes, job)
+
+
 def processes_at_once(least: int) -> Check:
     return lambda job, _: at_least("processes", None, least, job.usage.processes_peak, job.sources.get("processes"))
 
@@ -273,6 +284,13 @@ def _compare_storage(what: str, built_bytes: int, expected: int | None, measured
     if expected is None or expected < built_bytes:
         return load_not_as_built(what, f"it moved {expected} of {built_bytes} bytes")
     return compare(what, "bytes", expected, measured, STORAGE_RATIO * expected, job.sources.get("io"))
+
+
+def _compare_network(what: str, built_bytes: int, reference: Reference, measured: int | None, job: Job) -> CheckResult:
+    expected = reference.network_bytes
+    if expected != built_bytes:
+        return load_not_as_built(what, f"it moved {expected} of {built_bytes} bytes")
+    return compare(what, "bytes", expected, measured, NETWORK_RATIO * expected, job.sources.get("network"))
 
 
 def _compare_together(

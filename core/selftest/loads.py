@@ -24,6 +24,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 JOB_CGROUP = "jobtop-"  # how the name of a job's own cgroup begins
 CROWD_CHILD_SECONDS = 0.005
 POINT_SECONDS = 0.001
+SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
 NO_PSS = "this system does not report what processes share (/proc/PID/smaps_rollup)"
 BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -261,6 +262,35 @@ def storage(report: str, size: int) -> None:
     finish(report)
 
 
+def network(report: str, size: int, seconds: float) -> None:
+    """Send bytes over TCP from a process to its child, evenly over a time, and exit at once."""
+    import socket
+
+    try:
+        socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG).close()
+    except (OSError, AttributeError) as error:
+        finish(report, f"this system does not tell what its TCP connections carry (sock_diag: {error})")
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def receive() -> None:
+        served, _ = server.accept()
+        received = 0
+        while part := served.recv(CHUNK_BYTES):
+            received += len(part)
+        served.close()
+        write_report(report, network_bytes=received)
+
+    child = spawn(receive)
+    client = socket.create_connection(server.getsockname())
+    block, begin = bytes(CHUNK_BYTES // 16), time.monotonic()
+    for number in range(1, size // len(block) + 1):
+        client.sendall(block)
+        time.sleep(max(0.0, begin + number * len(block) / size * seconds - time.monotonic()))
+    client.close()
+    os.waitpid(child, 0)
+    finish(report)
+
+
 def crowd(report: str, count: int, seconds: float) -> None:
     """Run many processes at the same time that each do a little work."""
     reader, writer = os.pipe()
@@ -447,6 +477,7 @@ LOADS: dict[str, Callable[..., None]] = {
     "sigchld-ignored": sigchld_ignored,
     "spike": spike,
     "storage": storage,
+    "network": network,
     "crowd": crowd,
     "shared": shared,
     "copy-on-write": copy_on_write,

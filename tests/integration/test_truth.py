@@ -145,7 +145,9 @@ REFERENCE = Reference(
     read_bytes=64 * MIB,
     written_bytes=64 * MIB,
     together_bytes=500 * MIB,
+    network_bytes=40 * MIB,
 )
+RECEIVED, SENT = judge.network_received(40 * MIB), judge.network_sent(40 * MIB)
 CPU, MEMORY, TOGETHER = judge.cpu(2.0), judge.memory(400 * MIB), judge.memory_together(500 * MIB)
 READ, WRITTEN = judge.storage_read(64 * MIB), judge.storage_written(64 * MIB)
 ENGINE = judge.memory_below(12 * MIB, 300 * MIB)
@@ -180,6 +182,12 @@ CROWD, LASTED = judge.processes_at_once(300), judge.lasts_at_least(0.05)
         (WRITTEN, {"io_write_bytes": 64 * MIB - 600_000}, Verdict.PASS),
         (WRITTEN, {"io_write_bytes": 63 * MIB}, Verdict.FAIL),
         (WRITTEN, {"io_write_bytes": None}, Verdict.FAIL),
+        (RECEIVED, {"net_rx_bytes": 40 * MIB + 800_000}, Verdict.PASS),
+        (RECEIVED, {"net_rx_bytes": 40 * MIB + 850_000}, Verdict.FAIL),
+        (RECEIVED, {"net_rx_bytes": None}, Verdict.FAIL),
+        (SENT, {"net_tx_bytes": 40 * MIB - 800_000}, Verdict.PASS),
+        (SENT, {"net_tx_bytes": 40 * MIB - 850_000}, Verdict.FAIL),
+        (SENT, {"net_tx_bytes": 0}, Verdict.FAIL),
         (CROWD, {"processes_peak": 300}, Verdict.PASS),
         (CROWD, {"processes_peak": 299}, Verdict.FAIL),
         (CROWD, {"processes_peak": None}, Verdict.FAIL),
@@ -215,6 +223,8 @@ def test_what_samples_saw_passes_only_within_its_tolerance(mebibytes: int, verdi
         (ENGINE, replace(REFERENCE, memory_bytes=299 * MIB)),
         (READ, replace(REFERENCE, read_bytes=None)),
         (WRITTEN, replace(REFERENCE, written_bytes=63 * MIB)),
+        (RECEIVED, replace(REFERENCE, network_bytes=39 * MIB)),
+        (SENT, replace(REFERENCE, network_bytes=0)),
     ],
 )
 def test_a_load_that_cost_less_than_it_was_built_for_proves_nothing(check: Check, reference: Reference) -> None:
@@ -402,6 +412,7 @@ def test_an_interrupted_selftest_ends_its_jobs_and_leaves_nothing(jobtop: Jobtop
         ("sigchld-ignored", ("2", "0.05"), Reference(3, 0.1)),
         ("spike", (str(32 * MIB), "0.01"), Reference(1, 0.0, 32 * MIB)),
         ("storage", (str(4 * MIB),), Reference(1, read_bytes=4 * MIB, written_bytes=4 * MIB)),
+        ("network", (str(MIB), "0.05"), Reference(2, network_bytes=MIB)),
         ("crowd", ("20", "0.01"), Reference(1, 0.1)),
         ("shared", (str(32 * MIB), "3", "0.01"), Reference(1, memory_bytes=32 * MIB, together_bytes=32 * MIB)),
         ("beside-daemon", (str(16 * MIB), str(32 * MIB), "0.01"), Reference(1, together_bytes=48 * MIB)),
@@ -431,6 +442,7 @@ def test_a_load_by_itself_says_that_it_cost_what_it_was_built_to_cost(
         assert list(said.curve) == sorted(said.curve)
     assert (said.read_bytes or 0) >= (built.read_bytes or 0)
     assert (said.written_bytes or 0) >= (built.written_bytes or 0)
+    assert said.network_bytes == built.network_bytes
     assert list(tmp_path.iterdir()) == [report]
 
 
