@@ -9,7 +9,7 @@ from jobtop.core.model import Status
 from jobtop.core.query.conditions import as_text
 from jobtop.core.units import printable
 from jobtop.store.jobs import Query
-from jobtop.store.query_sql import querying, tuple_cursor
+from jobtop.store.query_sql import columns_of_jobs, querying, tuple_cursor
 from jobtop.store.rows import RowChecker, are_numbers, check_partial_row, parse_mapping, parse_status, tags_or_empty
 
 TYPE_CHECKING = False
@@ -58,7 +58,8 @@ def read_figures(
     more = () if prices is None else COST_COLUMNS[3:]
     names = ("seq", "id", column, "status", *COST_COLUMNS[:3], *more)
     with querying(database, Query(since=since, filter=wanted)) as (connection, where, values):
-        selected = [MONTH if name == "month" else name for name in names]
+        stored = columns_of_jobs(connection)
+        selected = [MONTH if name == "month" else name if name in stored else "NULL" for name in names]
         sql = f"SELECT {', '.join(selected)}, {IS_UPPER_BOUND} FROM jobs {where} ORDER BY start_time"
         rows = tuple_cursor(connection).execute(sql, values).fetchall()
     if not _are_valid(rows):
@@ -68,7 +69,7 @@ def read_figures(
         rows = [row for row in rows if row[1] not in seen]
         seen.update(row[1] for row in rows)
     rows = [row[2:] for row in rows]
-    if column != by:
+    if column in PAIRS.values():
         labels = {text: _label(text, column, key) for text in {row[0] for row in rows}}
         rows = [(labels[text], *numbers) for text, *numbers in rows]
     return rows if prices is None else _with_cost(rows, prices)

@@ -23,6 +23,7 @@ from jobtop.core.query.conditions import (
     NumberRange,
 )
 from jobtop.store.jobs import BEGIN_TIME, LIVE_STATUSES, SEQ_IN_LIST, placeholders, sql_list
+from jobtop.store.query_sql import columns_of_jobs
 from jobtop.store.rows import parse_mapping, parse_texts
 from jobtop.store.search import candidates
 
@@ -65,7 +66,8 @@ LONGEST_LIKE = 100
 def filter_terms(connection: sqlite3.Connection, wanted: Filter) -> Iterator[list[Term]]:
     """The conditions of a filter as SQL; the functions they call are registered until the context ends."""
     functions: list[Function] = []
-    terms = [_term(condition, wanted, functions) for condition in wanted.conditions]
+    stored = columns_of_jobs(connection)
+    terms = [_term(_known(condition, stored), wanted, functions) for condition in wanted.conditions]
     for number, function in enumerate(functions):
         connection.create_function(_function_name(number), 1, function, deterministic=True)
     seqs = candidates(connection, wanted.conditions)
@@ -82,13 +84,19 @@ def _function_name(number: int | str) -> str:
     return f"fits_{number}"
 
 
+def _known(condition: Condition, stored: frozenset[str]) -> Condition:
+    """The condition without fields that an older store does not have: these are absent, and so never match."""
+    parts = tuple(part for part in condition.parts if part[0] in stored or part[0] in COMPUTED_FIELDS)
+    return Condition(parts, condition.negated)
+
+
 def _term(condition: Condition, wanted: Filter, functions: list[Function]) -> Term:
     """A condition as SQL; the functions that the SQL calls are appended to `functions`."""
     tests: dict[str, list[Test]] = {}
     for field, test in condition.parts:
         tests.setdefault(field, []).append(test)
     parts = [_part(field, several, wanted, functions) for field, several in tests.items()]
-    sql = f"({' OR '.join(sql for sql, _ in parts)})"
+    sql = f"({' OR '.join(sql for sql, _ in parts) or 'FALSE'})"
     return f"{sql} IS NOT TRUE" if condition.negated else sql, [value for _, values in parts for value in values]
 
 

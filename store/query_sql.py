@@ -41,6 +41,11 @@ def tuple_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
     return cursor
 
 
+def columns_of_jobs(connection: sqlite3.Connection) -> frozenset[str]:
+    """The columns of the table of jobs: an older store that is only read lacks some."""
+    return frozenset(row[0] for row in tuple_cursor(connection).execute("SELECT name FROM pragma_table_info('jobs')"))
+
+
 def _where(query: Query, terms: Iterable[Term] = ()) -> Term:
     conditions: list[Term] = []
     if query.tool is not None:

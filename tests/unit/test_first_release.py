@@ -23,6 +23,7 @@ READING = {
     ("plot", SWEEP): "peak 61.8 %",
     ("stats",): "1 successful, 3 failed",
     ("stats", "--by", "tool", "--json"): '"total_jobs": 4',
+    ("stats", "--by", "limited", "!limited:cpu", "!pinned:yes"): "LIMITED",
     ("export", SWEEP): "timestamp,elapsed,cpu.percent",
     ("export", "--format", "nextflow"): "sweep",
     ("queue",): "No queued jobs",

@@ -20,6 +20,7 @@ from jobtop.core.record import replace
 from jobtop.core.text.limit_text import limit_bar, limit_evidence, limit_help, limit_of, limit_tenths
 from jobtop.lifecycle.limiting import with_limits
 from jobtop.store.database import Database
+from jobtop.store.figures import read_figures
 from jobtop.store.jobs import Jobs, Query
 from records import made_job
 
@@ -147,6 +148,12 @@ def test_the_record_has_the_word_and_the_texts_say_it() -> None:
 def test_damaged_findings_are_not_known() -> None:
     job = replace(limited_job(), limited_by="fate", findings={"limited": [7, {"word": "cpu"}], "limited_whole": 3})
     assert (limit_of(job), limit_bar(job), limit_evidence(job), limit_help(job)) == (None, "?C", None, None)
+
+
+def test_jobs_are_grouped_by_what_limited_them(database: Database) -> None:
+    Jobs(database).insert(limited_job(name="slow"))
+    Jobs(database).insert(made_job(name="unknown"))
+    assert sorted(str(row[0]) for row in read_figures(database, None, "limited")) == ["None", "storage"]
 
 
 def test_jobs_are_found_by_what_limited_them(database: Database) -> None:
