@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from os import path
+from os import listdir, path
 
 from jobtop.core.measure.source_runs import DeferredSource, FastRun, SlowRun, UnopenedSource, words
 from jobtop.core.procfs import HAS_PROC
@@ -52,13 +52,22 @@ def nvidia(options: Options) -> Source:
 
 def drm(options: Options) -> Source:
     """The source of all other GPUs; where there is no card, nothing of it is imported and it has no thread."""
-    from jobtop.core.measure.collectors.gpu.drm_cards import find_cards
-
     if "gpu" in options.without or "drm" in options.without:
         return UnopenedSource("drm", "it is switched off (monitor.without)")
-    if not find_cards(options.sys, options.without):
-        return UnopenedSource("drm", "the kernel has no GPU of another vendor")
-    return collector("gpu.drm_source")(options)
+    if has_render_node(options.sys):
+        from jobtop.core.measure.collectors.gpu.drm_cards import find_cards
+
+        if find_cards(options.sys, options.without):
+            return collector("gpu.drm_source")(options)
+    return UnopenedSource("drm", "the kernel has no GPU of another vendor than NVIDIA")
+
+
+def has_render_node(sys: str) -> bool:
+    """Whether the kernel has any GPU: one listing of a directory, before anything is imported."""
+    try:
+        return any(name.startswith("renderD") for name in listdir(f"{sys}/class/drm"))
+    except OSError:
+        return False
 
 
 def slow_devices(options: Options) -> Source:

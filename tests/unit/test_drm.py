@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from drm import DrmMachine
+from drm import DrmMachine, plant
 
 from jobtop.core.measure.collectors.gpu.amd import LONGEST_STEP_SECONDS, PowerIntegral
 from jobtop.core.measure.collectors.gpu.drm_cards import find_cards
@@ -335,12 +335,14 @@ def opened_to_write(fifo: Path) -> int | None:
         return None
 
 
-def test_where_there_is_no_card_nothing_is_imported(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("tree", "names"), [(None, []), ("server-bmc", []), ("virtual", ["drm_cards", "sysfs"])])
+def test_where_there_is_no_card_nothing_is_imported(tmp_path: Path, tree: str | None, names: list[str]) -> None:
+    if tree is not None:
+        plant(tmp_path, tree)
     program = (
         "import sys; from jobtop.core.measure.sources import Options, drm\n"
         "drm(Options(sys=sys.argv[1])); print(sorted(name for name in sys.modules if '.gpu.' in name))"
     )
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
-    names = [f"jobtop.core.measure.collectors.gpu.{name}" for name in ("drm_cards", "sysfs")]
-    assert done.stdout.strip() == str(names)
+    assert done.stdout.strip() == str([f"jobtop.core.measure.collectors.gpu.{name}" for name in names])
     assert isinstance(open_one("drm", drm, Options(sys=str(tmp_path))), UnopenedSource)

@@ -183,6 +183,24 @@ def test_rocm_alone_on_a_card_has_the_utilisation_of_the_card(machine: Callable[
     assert amd.device()["gpu.processes"] == 2
 
 
+def test_rocm_in_a_container_that_does_not_see_the_machines_pids_is_not_idle(tmp_path: Path) -> None:
+    """The driver knows other pids: any process with the card open may be the one that computes."""
+    (tmp_path / "proc/self/ns").mkdir(parents=True)
+    (tmp_path / "proc/self/ns/pid").write_text("")  # not the inode of the first namespace
+    amd = DrmMachine(tmp_path, "amd-dgpu", jobs=JOBS.items())
+    for pid, parent in ((50, 1), (60, 50)):
+        amd.proc.put(pid, parent)
+    amd.open_gpu(60, 7, "amdgpu-old")
+    amd.collect()
+    assert amd.job()["gpu.util"] == 0.0
+    compute(amd, 4711, GIB)
+    values = amd.job()
+    assert "gpu.util" not in values
+    assert "energy.gpu" not in values
+    assert values["gpu.mem_used"] == 2068 * 1024
+    amd.close()
+
+
 def test_a_process_that_exits_takes_its_use_with_it(machine: Callable[..., DrmMachine]) -> None:
     amd = machine("amd-dgpu")
     amd.open_gpu(61, 7, "amdgpu-1")

@@ -11,7 +11,7 @@ from jobtop.core.measure.collectors.gpu.incidents import GpuIncidents
 from jobtop.core.measure.collectors.gpu.kfd import compute_processes
 from jobtop.core.measure.collectors.gpu.other_card import OtherReader
 from jobtop.core.measure.collectors.gpu.shares import GpuProcesses, GpuShares
-from jobtop.core.measure.collectors.pid_owners import PidOwners
+from jobtop.core.measure.collectors.machine_pids import MachinePids
 from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.measure.device import Device
 from jobtop.core.measure.source import Readings, Remarks
@@ -124,7 +124,8 @@ class DrmSource:
         self._sys, self._jobs_of, self._monotonic = options.sys, processes, monotonic
         self._cards = Cards(options.sys, options.proc, options.without)
         self._processes = DrmProcesses(options.proc)
-        self._knows_pids = PidOwners(options.proc).problem() is None
+        self._machine_pids = MachinePids(options.proc)
+        self._knows_pids = self._machine_pids.problem() is None
         self._shares = GpuShares()
         self._incidents = GpuIncidents()
         self._known_products: dict[str, str | None] = {}
@@ -145,7 +146,7 @@ class DrmSource:
         addresses = {node: reader.card.address for reader in readers for node in reader.card.nodes}
         integrated = frozenset(reader.card.address for reader in awake if reader.is_integrated)
         uses = self._processes.read(candidates, addresses, integrated, now)
-        computing = compute_processes(self._sys, addresses) if self._knows_pids else {}
+        computing = compute_processes(self._sys, addresses)
         joules_before, self._joules = self._joules, {}
         devices: list[DeviceReading] = []
         read: list[GpuProcesses] = []
@@ -155,7 +156,7 @@ class DrmSource:
                 devices.append((device, {"gpu.util": None}))
                 continue
             values = reader.read(now)
-            on_card = uses.get(address, {}), computing.get(address, {})
+            on_card = uses.get(address, {}), self._local(computing.get(address, {}))
             processes = self._processes_on(reader, values, *on_card, joules_before.get(address))
             values["gpu.processes"] = len(processes.pids - {NO_JOB})
             devices.append((device, values))
@@ -211,6 +212,8 @@ class DrmSource:
             others = sum(percent or 0 for other, percent in percents.items() if other != pid)
             alone = len(computing) == 1 and busy is not None
             percents[pid] = max(0.0, float(busy or 0) - others) if alone else None
+        if computing and not self._knows_pids:  # any of these processes may be one of those that compute
+            percents = dict.fromkeys(percents)
         known = sum(percent or 0 for percent in percents.values())
         if busy is not None and busy > known:
             percents[NO_JOB] = busy - known
@@ -218,10 +221,16 @@ class DrmSource:
             self._joules[address] = joules
         if busy is not None:
             self._with_load.add(address)
-        can_divide = len(computing) <= 1 and (before is None or address in self._with_load)
+        can_divide = (len(computing) <= 1 if self._knows_pids else not computing) and (
+            before is None or address in self._with_load
+        )
         used = None if None in (joules, before, busy) else max(0.0, (joules or 0) - (before or 0))
         divisible = joules is not None and can_divide
         return GpuProcesses(address, memory, percents, used, divisible, self._cards.name(reader.card))
+
+    def _local(self, computing: Mapping[int, int]) -> dict[int, int]:
+        """The same with pids of here; a process that is not seen here has a negative one."""
+        return {self._machine_pids.local(pid) or -pid: held for pid, held in computing.items()}
 
     def _happened(self, readers: list[CardReader], awake: list[CardReader], now: float) -> list[Event]:
         """Which cards are slowed down, gone, or here again, since the last collection."""
