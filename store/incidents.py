@@ -6,6 +6,7 @@ from jobtop.core.errors import RowDamaged
 from jobtop.core.model import Status
 from jobtop.core.procfs import signals
 from jobtop.core.record import record
+from jobtop.core.text.event_text import event_text
 from jobtop.store.jobs import sql_list
 from jobtop.store.rows import are_numbers, is_number, parse_mapping, parse_status, parse_texts, quote_value
 from jobtop.store.schema import has_tables_of
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from jobtop.store.database import Database
 
 OWNED_EVENTS_SINCE_VERSION = 7  # of the schema: an event may belong to a host or a device
+GPU_LOST = "gpu_lost"
 FAILURES = (Status.FAILED, Status.TIMEOUT, Status.ERROR, Status.LOST)
 MOST = 500
 SIGPIPE = int(signals.SIGPIPE)
@@ -54,7 +56,7 @@ def read_incidents(database: Database, since: float) -> list[Incident]:
     with database.reading() as connection:
         failures = _read_failures(connection, since)
         alerts = _read_alerts(connection, since)
-        host_alerts = _read_host_alerts(connection, since)
+        host_alerts = [*_read_host_alerts(connection, since), *_read_lost_gpus(connection, since)]
     incidents = [
         *database.decode_rows(failures, _failure),
         *database.decode_rows(alerts, _alert),
@@ -119,8 +121,25 @@ def _read_host_alerts(connection: sqlite3.Connection, since: float) -> list[sqli
     ).fetchall()
 
 
+def _lost_words(row: sqlite3.Row) -> tuple[str, str]:
+    return event_text(GPU_LOST, parse_mapping(row["detail"], "the detail of an event")), "critical"
+
+
+def _read_lost_gpus(connection: sqlite3.Connection, since: float) -> list[sqlite3.Row]:
+    """The events of GPUs that do not answer any more; the index is that of events of devices, which are few."""
+    if not has_tables_of(connection, OWNED_EVENTS_SINCE_VERSION):
+        return []
+    return connection.execute(
+        "SELECT events.id AS number, at, detail, hosts.name AS host, devices.kind AS device, devices.name,"
+        " events.kind AS event FROM events JOIN devices ON devices.seq = device_seq"
+        " LEFT JOIN hosts ON hosts.seq = devices.host_seq"
+        " WHERE device_seq IS NOT NULL AND events.kind = ? AND at >= ? ORDER BY at DESC, events.id DESC LIMIT ?",
+        (GPU_LOST, since, MOST),
+    ).fetchall()
+
+
 def _host_alert(row: sqlite3.Row) -> Incident:
-    words, severity = _alert_words(row)
+    words, severity = _alert_words(row) if "event" not in row.keys() else _lost_words(row)  # noqa: SIM118 - a row
     names = [row["host"] or "host", *((row["device"], row["name"]) if row["device"] is not None else ())]
     if not is_number(row["at"]) or any(type(name) is not str for name in names):
         raise RowDamaged(

@@ -150,11 +150,27 @@ int nvmlDeviceGetHandleByIndex_v2(number index, void **handle) {
     return code ? code : INVALID;
 }
 
+int nvmlDeviceGetHandleByPciBusId_v2(const char *address, void **handle) {
+    number domain, bus;
+    int code = enter(__func__);
+    if (code) return code;
+    if (sscanf(address, "%x:%x:", &domain, &bus) != 2 || !bus || bus > (number)gpu_count || gpus[bus - 1].is_instance) return NOT_FOUND;
+    if (gpus[bus - 1].is_lost) return LOST;
+    return *handle = handle_of(gpus[bus - 1].uuid), OK;
+}
+
 #define ENTER struct gpu *gpu; int code = enter_gpu(__func__, handle, &gpu); if (code) return code
 #define PHYSICAL ENTER; if (gpu->is_instance) return NOT_SUPPORTED
 
 int nvmlDeviceGetUUID(void *handle, char *text, number size) { ENTER; snprintf(text, size, "%s", gpu->uuid); return OK; }
 int nvmlDeviceGetName(void *handle, char *text, number size) { ENTER; snprintf(text, size, "NVIDIA Test %d", (int)(gpu - gpus)); return OK; }
+
+int nvmlDeviceGetIndex(void *handle, number *index) {
+    ENTER;
+    *index = 0;
+    for (int i = 0; &gpus[i] < gpu; i++) *index += !gpus[i].is_instance;
+    return OK;
+}
 
 int nvmlDeviceGetMigMode(void *handle, number *now, number *later) {
     ENTER;

@@ -93,6 +93,11 @@ class FakeNvml:
         lines = path.read_text().splitlines() if path.exists() else []
         return sum(line.split()[0] == function and uuid in (None, line.split()[1]) for line in lines)
 
+    def calls_of(self, uuid: str) -> int:
+        """How many calls of all functions were made for one GPU."""
+        path = self.directory / "nvml-calls"
+        return sum(line.split()[1] == uuid for line in path.read_text().splitlines()) if path.exists() else 0
+
 
 def fake_nvml(directory: Path) -> FakeNvml:
     """Build the library; it has no GPUs yet."""

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from jobtop.core.doctor.checks import Finding, MachineFiles, State
 from jobtop.core.doctor.drm_gpus import drm_findings
 from jobtop.core.measure.collectors.gpu import nvidia
-from jobtop.core.measure.collectors.gpu.nvidia_driver import VENDOR, display_cards, driver_problem
+from jobtop.core.measure.collectors.gpu.nvidia_driver import VENDOR, cards, display_cards, driver_problem
+from jobtop.core.measure.collectors.gpu.nvidia_session import awake_of
 from jobtop.core.measure.collectors.machine_pids import MachinePids
 from jobtop.core.units import number_of
 
@@ -57,7 +58,8 @@ def asked(machine: MachineFiles, count: int) -> Finding:
     library = nvidia.Nvml()
     try:
         library.open()
-        gpus, problems = library.gpus()
+        asleep = cards(machine.path("sys"))
+        gpus, problems = library.gpus(awake_of(asleep))
         names = [gpu.product() or gpu.name for gpu in gpus if not gpu.is_mig]
     except nvidia.NvmlProblem as problem:
         if problem.code == nvidia.LIBRARY_NOT_FOUND and not count:  # WSL has a driver for the cards of all vendors
@@ -67,6 +69,8 @@ def asked(machine: MachineFiles, count: int) -> Finding:
         library.close()
     if problems:
         return Finding(NAME, State.FAILS, f"not all are read: {'; '.join(problems)}", RESET_REMEDY)
+    if any(asleep.values()):
+        names.append(f"{number_of(sum(asleep.values()), 'card')} asleep (not woken to be checked)")
     if not names:
         return Finding(NAME, State.ABSENT, "the driver has none")
     parts = sum(gpu.is_mig for gpu in gpus)

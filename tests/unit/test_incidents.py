@@ -99,6 +99,20 @@ def test_alerts_of_the_machine_and_of_its_devices_name_their_owner(database: Dat
     assert [incident.key.startswith("/") for incident in found] == [True, True, False]
 
 
+def test_a_gpu_that_does_not_answer_is_an_incident(database: Database) -> None:
+    gpu = Device("gpu", "1-8f6c77aa")
+    MachineEvents(database).add(
+        [
+            (gpu, Event(SINCE + 1, "gpu_throttled", {"reasons": ["thermal"]})),
+            (gpu, Event(SINCE + 2, "gpu_lost", {"reason": "GPU is lost"})),
+            (gpu, Event(SINCE + 3, "gpu_found", {})),
+        ]
+    )
+    [incident] = read_incidents(database, SINCE)
+    assert (incident.name, incident.severity, incident.job_id) == (f"{HERE}: gpu 1-8f6c77aa", "critical", None)
+    assert "GPU is lost" in incident.words
+
+
 def test_only_the_newest_of_very_many_incidents_are_read(database: Database) -> None:
     failed = [made_job(name=f"n{at}", status=Status.FAILED, end_time=SINCE + at) for at in range(MOST + 3)]
     insert(database, *failed)
@@ -124,5 +138,6 @@ def test_incidents_are_found_with_indexes(database: Database) -> None:
         "SEARCH jobs USING INDEX jobs_that_failed",
         "SEARCH events USING INDEX events_of_alerts",
         "SEARCH events USING INDEX events_of_alerts",
+        "SEARCH events USING INDEX events_of_device",
     ]
     assert not [plan for plan in plans if plan.startswith("SCAN") and "later" not in plan and "CONSTANT" not in plan]

@@ -396,8 +396,36 @@ def test_a_card_that_sleeps_is_not_woken(machine: Machine) -> None:
     assert machine.collect().devices == []
     assert machine.nvml.calls("nvmlInit") == 0
     pci(machine.sys, "0000:01:00.0", "active")
+    for seconds in (1.0, 1.0, LIST_SECONDS, LIST_SECONDS):
+        assert [device.name for device, _ in machine.collect(seconds).devices] == ["0-aaaaaaaa"]
+    assert machine.nvml.calls_of(SECOND) == 0
+    assert machine.nvml.calls("nvmlDeviceGetHandleByIndex_v2") == 0, "it wakes the card"
+
+
+def test_a_card_that_wakes_up_is_read_and_one_that_falls_asleep_is_left_alone(machine: Machine) -> None:
+    pci(machine.sys, "0000:01:00.0", "active")
+    pci(machine.sys, "0000:02:00.0", "suspended")
+    machine.collect()
+    pci(machine.sys, "0000:02:00.0", "active")
+    machine.nvml.change(SECOND, processes=((21, GIBIBYTE, 30),))
+    found = machine.collect()
+    assert [device.name for device, _ in found.devices] == ["0-aaaaaaaa", "1-bbbbbbbb"]
+    assert found.jobs["b"]["gpu.util"] == 30
+    pci(machine.sys, "0000:02:00.0", "suspended")
+    called = machine.nvml.calls_of(SECOND)
+    for seconds in (1.0, LIST_SECONDS, LIST_SECONDS):
+        found = machine.collect(seconds)
+        assert [device.name for device, _ in found.devices] == ["0-aaaaaaaa"]
+        assert "gpu.util" not in found.jobs["b"], "it is not known what it does"
+    assert machine.nvml.calls_of(SECOND) == called
+
+
+def test_a_card_of_another_driver_is_no_problem(machine: Machine) -> None:
+    pci(machine.sys, "0000:01:00.0", "active")
+    pci(machine.sys, "0000:02:00.0", "suspended")
+    pci(machine.sys, "0000:09:00.0", "active")
     assert [device.name for device, _ in machine.collect().devices] == ["0-aaaaaaaa"]
-    assert machine.nvml.calls("nvmlDeviceGetTemperature", SECOND) == 0
+    assert machine.session.reason is None
 
 
 def test_cards_of_other_vendors_and_other_devices_of_nvidia_are_no_cards_of_nvidia(tmp_path: Path) -> None:

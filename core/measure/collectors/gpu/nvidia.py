@@ -13,6 +13,7 @@ from jobtop.core.measure.collectors.gpu.nvidia_driver import driver_problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import ModuleType
     from typing import Any
 
@@ -238,16 +239,21 @@ class Nvml:
         except pynvml.NVMLError as error:
             raise NvmlProblem(str(error), error.value) from error
 
-    def gpus(self) -> tuple[list[Gpu], list[str]]:
-        """All GPUs, each followed by its MIG instances; and why others could not be opened."""
+    def gpus(self, awake: Iterable[str] | None = None) -> tuple[list[Gpu], list[str]]:
+        """All GPUs, each followed by its MIG instances; and why others could not be opened.
+
+        With `awake`, only those with these PCI addresses: to get the handle of a GPU wakes it.
+        """
+        pynvml = self._opened()
         found: list[Gpu] = []
         problems: list[str] = []
-        for index in range(self.count()):
+        for place in range(self.count()) if awake is None else awake:
             try:
-                gpu = self._gpu(index)
-                found += [gpu, *self._instances(index, gpu)]
+                gpu = self._gpu(pynvml, place)
+                found += [gpu, *self._instances(gpu)]
             except NvmlProblem as problem:
-                problems.append(f"GPU {index}: {problem}")
+                if awake is None or problem.code != NOT_FOUND:  # another driver has this card
+                    problems.append(f"GPU {place}: {problem}")
         return found, problems
 
     def _opened(self) -> ModuleType:
@@ -255,22 +261,26 @@ class Nvml:
             raise NvmlProblem("NVML is not open", UNINITIALIZED)
         return self._pynvml
 
-    def _gpu(self, index: int) -> Gpu:
-        pynvml = self._opened()
+    def _gpu(self, pynvml: ModuleType, place: int | str) -> Gpu:
+        """The GPU with an index, or with a PCI address."""
         try:
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            if isinstance(place, int):
+                handle, index = pynvml.nvmlDeviceGetHandleByIndex(place), place
+            else:
+                handle = pynvml.nvmlDeviceGetHandleByPciBusId(place)
+                index = int(pynvml.nvmlDeviceGetIndex(handle))
             uuid = _text(pynvml.nvmlDeviceGetUUID(handle))
         except pynvml.NVMLError as error:
             raise NvmlProblem(str(error), error.value) from error
         return self._known(Gpu(pynvml, handle, device_name(str(index), uuid), uuid, _card(pynvml, handle), False))
 
-    def _instances(self, index: int, gpu: Gpu) -> list[Gpu]:
+    def _instances(self, gpu: Gpu) -> list[Gpu]:
         """The MIG instances of a GPU, if MIG is enabled; their numbers can have gaps."""
         mode = gpu._call("nvmlDeviceGetMigMode")
         if not mode or not mode[0]:
             return []
         gpu.has_instances = True
-        pynvml, found = self._opened(), []
+        pynvml, found, index = self._opened(), [], gpu.name.partition("-")[0]
         for number in range(gpu._number("nvmlDeviceGetMaxMigDeviceCount") or 0):
             try:
                 handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu._handle, number)

@@ -35,6 +35,7 @@ class NvidiaSession:
         self._unread: set[str] = set()  # since NVML was opened last
         self.lost: dict[str, tuple[str, str]] = {}
         self._list_at = -float("inf")
+        self._listed: tuple[str, ...] | None = None
         self._retry_at: float | None = None
         self._retry_seconds = FIRST_RETRY_SECONDS
         self._trouble_at = -float("inf")
@@ -47,9 +48,9 @@ class NvidiaSession:
         if not self._library.is_open and asleep and all(asleep.values()):
             self.reason = "the GPUs are asleep"
         elif (self._retry_at is not None or not self._library.is_open) and is_due:
-            self._open()
-        elif self._library.is_open and now >= self._list_at:
-            self._list()
+            self._open(asleep)
+        elif self._library.is_open and (now >= self._list_at or awake_of(asleep) != self._listed):
+            self._list(asleep)
         return [
             gpu for gpu in self._gpus.values() if gpu.uuid not in self._unread and not asleep.get(gpu.card or "", False)
         ]
@@ -72,7 +73,7 @@ class NvidiaSession:
         self._library.close()
         self._gpus = {}
 
-    def _open(self) -> None:
+    def _open(self, asleep: dict[str, bool]) -> None:
         self._library.close()
         self._gpus, self._unread, self._retry_at = {}, set(), None
         try:
@@ -80,19 +81,20 @@ class NvidiaSession:
         except NvmlProblem as problem:
             self._retry_later(str(problem))
         else:
-            self._list()
+            self._list(asleep)
 
-    def _list(self) -> None:
-        """List the GPUs; those that were listed before keep what is known of them."""
-        self._list_at = self._monotonic() + LIST_SECONDS
+    def _list(self, asleep: dict[str, bool]) -> None:
+        """List the GPUs that are awake; those that were listed before keep what is known of them."""
+        self._list_at, self._listed = self._monotonic() + LIST_SECONDS, awake_of(asleep)
         try:
-            gpus, problems = self._library.gpus()
+            gpus, problems = self._library.gpus(self._listed)
         except NvmlProblem as problem:
             self._library.close()
             self._lose_all(str(problem))
             self._retry_later(str(problem))
             return
         before, self._gpus = self._gpus, {gpu.uuid: gpu for gpu in gpus}
+        self._gpus |= {uuid: known for uuid, known in before.items() if asleep.get(known.card or "", False)}
         for uuid, known in before.items():
             if uuid in self._gpus:
                 known.has_instances = self._gpus[uuid].has_instances
@@ -116,3 +118,8 @@ class NvidiaSession:
         if self._retry_at is None:
             self._retry_at = now + self._retry_seconds
             self._retry_seconds = min(2 * self._retry_seconds, LONGEST_RETRY_SECONDS)
+
+
+def awake_of(asleep: dict[str, bool]) -> tuple[str, ...] | None:
+    """The addresses of the cards that are awake; None if none is asleep."""
+    return tuple(card for card, is_asleep in asleep.items() if not is_asleep) if any(asleep.values()) else None
