@@ -127,13 +127,16 @@ def find_to_change(
     return jobs, found
 
 
-def confirm(verb: str, jobs: Sequence[Job]) -> None:
-    """List jobs and ask on the terminal; exit with 1 after a no, UsageError without a terminal."""
+def confirm(verb: str, jobs: Sequence[Job], what: str = "") -> None:
+    """List jobs and ask on the terminal; exit with 1 after a no, UsageError without a terminal.
+
+    `what` says which part of the jobs the verb acts on, such as "the output of ".
+    """
     print_error(job_list(jobs))
     count = number_of(len(jobs), "job")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(f"{count} {'matches' if len(jobs) == 1 else 'match'}: add --yes to {verb} {them(jobs)}")
-    if not click.confirm(f"{verb.capitalize()} {count}?", default=False, err=True):
+    if not click.confirm(f"{verb.capitalize()} {what}{count}?", default=False, err=True):
         print_error("jobtop: nothing was changed")
         raise click.exceptions.Exit(ExitCode.BAD_ANSWER)
 

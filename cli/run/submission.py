@@ -110,12 +110,13 @@ def call_agent(app: App, queue: Queue) -> None:
 
 def wait_for_end(app: App, queue: Queue, job: Job) -> int:
     """Wait until the last attempt at a job has ended; return the exit code that `run` would have."""
+    from jobtop.core.text.job_text import ending_text
     from jobtop.lifecycle.wait import await_ends
 
     gc.enable()
     (job,) = await_ends(queue, [job], warn=app.warn)
     if job.status is Status.ERROR or job.start_time is None:
         app.warn(f"job {job.id[:8]} was not run: {job.reason}")
-    elif job.reason and (job.signal is not None or job.status is not Status.FAILED):
-        app.warn(f"job {job.id[:8]} {job.status}: {job.reason}")
+    elif job.status is not Status.SUCCESS:
+        app.warn(ending_text(job))
     return outcome.exit_code(job)

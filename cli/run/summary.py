@@ -92,7 +92,8 @@ def memory_text(job: Job) -> str:
     text += f" {WITH_FILES}" if counts_mapped_files(job) else ""
     if declared:
         text += f", {format_percent(peak / declared)} of {format_bytes(declared)} declared"
-        text += f", {format_bytes(peak - declared)} above what it asked for" if exceeded_declared_memory(job) else ""
+        limit = "its limit" if job.limits.enforced else "what it asked for"
+        text += f", {format_bytes(peak - declared)} above {limit}" if exceeded_declared_memory(job) else ""
     return text
 
 

@@ -24,7 +24,7 @@ from jobtop.core.errors import UsageError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import Job, Status
 from jobtop.core.run.scheduling import will_be_retried
-from jobtop.core.units import printable
+from jobtop.core.text.job_text import ending_text
 from jobtop.lifecycle.control import POLL_SECONDS, Control, Ending, is_gone
 from jobtop.lifecycle.kinds.kind import START_SECONDS
 from jobtop.lifecycle.kinds.registry import kind_of
@@ -189,7 +189,7 @@ def wait(app: App, words: tuple[str, ...], filters: tuple[str, ...]) -> int:
         ended += await_ends(Queue(jobs, app.paths), targets, app.config.switch("store.network"), app.warn)
     for job in ended:
         if job.status is not Status.SUCCESS:
-            app.warn(f"{printable(job.name)} {job.id[:8]}: {job.status}{f' ({job.reason})' if job.reason else ''}")
+            app.warn(ending_text(job))
     return 0 if all(job.status == "success" for job in ended) else 1
 
 

@@ -136,7 +136,7 @@ def jobs_to_prune(
     if not found:
         raise UnknownJob("No ended job with samples or output matches")
     if not yes:
-        confirm("prune", found)
+        confirm("delete", found, "samples and output of ")
     return None if wanted is None else {job.seq for job in found if job.seq is not None}
 
 

@@ -18,6 +18,7 @@ from jobtop.store.figures import PARAM_PREFIX, TAG_PREFIX, grouping
 from jobtop.store.jobs import Query
 
 WIDEST_LABEL = 24
+NO_VALUE = "(no value)"  # of a tag such as nightly
 NUMBER_TITLES = (
     "JOBS",
     "OK",
@@ -152,7 +153,7 @@ def cost_cells(group: Summary, titles: Sequence[str]) -> list[str]:
 
 def group_row(label: str | None, group: Summary) -> tuple[str, ...]:
     return (
-        ABSENT if label is None else label,
+        ABSENT if label is None else label or NO_VALUE,
         str(group.jobs),
         str(group.successful),
         str(group.failed),

@@ -22,6 +22,12 @@ def samples_kept_text(job: Job, events: Iterable[tuple[float, str, Mapping[str, 
     return f"{deletion_text(events)}, like its output and processes" if are_samples_deleted(job) else None
 
 
+def ending_text(job: Job) -> str:
+    """Return one line about how a job ended: its name, id, status and reason."""
+    because = f" ({printable(job.reason)})" if job.reason else ""
+    return f"{printable(job.name)} {job.id[:8]}: {job.status}{because}"
+
+
 def deletion_text(events: Iterable[tuple[float, str, Mapping[str, Any]]]) -> str:
     """Return when the samples and output of a job were deleted, and by which setting or verb, as far as known."""
     pruned = [(at, detail) for at, kind, detail in events if kind == "pruned"]

@@ -16,11 +16,11 @@ def is_peak_upper_bound(job: Job) -> bool:
 
 
 def counts_mapped_files(job: Job) -> bool:
-    """Return whether the memory peak of an ended job counts mapped files, and its samples do not.
+    """Return whether the memory peak of an ended job counts mapped files, and its samples do not, or only a share.
 
-    The kernel's high-water mark of a process does; a cgroup's anonymous memory does not, so the peak of a small job is
-    well above its curve.
+    The kernel's high-water mark of a process counts them, as the samples of the resident size do. A peak above these
+    samples too was between two samples.
     """
-    peak, sampled = job.usage.memory_peak_bytes, job.metrics.get("mem.used", {}).get("peak")
-    is_mark = job.sources.get("memory_peak") in ("rusage", "vmhwm") and "mem.anon" in job.metrics
-    return bool(is_mark and peak and sampled and sampled < SAME_SHARE * peak)
+    peak, is_mark = job.usage.memory_peak_bytes, job.sources.get("memory_peak") in ("rusage", "vmhwm")
+    used, resident = (job.metrics.get(key, {}).get("peak") for key in ("mem.used", "mem.rss"))
+    return bool(is_mark and peak and used and resident and used < SAME_SHARE * peak <= resident)

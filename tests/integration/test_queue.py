@@ -9,7 +9,7 @@ import pytest
 
 from jobtop.lifecycle.queue import NO_AGENT
 from nvml import three_gpus
-from records import call
+from records import assert_one_line, call
 from running import nothing_is_left, show
 from support import Jobtop, wait_for
 
@@ -33,7 +33,8 @@ def begun(*ids: str) -> list[dict[str, Any]]:
 def test_a_submitted_job_runs_where_and_as_it_was_submitted(jobtop: Jobtop) -> None:
     words = ("submit", "--wait", "--env", "B=2", "--shell", "--", 'echo "$PWD $A $B"; cat; exit 3')
     done = jobtop(*words, stdin="not for it", env={"A": "1"})
-    assert (done.returncode, done.stderr) == (3, "")
+    assert done.returncode == 3
+    assert_one_line(done.stderr, "failed", "exit code 3")
     job = done.stdout.strip()
     assert jobtop("logs", job).stdout == f"{jobtop.home} 1 2\n"
     record = show(jobtop, job)
@@ -96,7 +97,8 @@ def test_a_job_inside_a_job_that_submits_another_has_an_agent_that_is_no_part_of
     run = jobtop.command("run", "--no-ui", "--quiet", "--cpus", "0", "--")
     words = [*run[3:], *run, *jobtop.command("submit", "--wait", "--cpus", "0", "--", "sh", "-c", "exit 5")]
     done = jobtop(*words, env={"JOBTOP_AGENT_IDLE": "5m"})
-    assert (done.returncode, done.stderr) == (5, "")
+    assert done.returncode == 5
+    assert_one_line(done.stderr, "failed", "exit code 5")
     records = json.loads(jobtop("history", "--all", "--json").stdout)
     assert [(record["status"], record["flags"]) for record in records] == [("failed", [])] * 3
     assert jobtop("agent", "status").returncode == 0

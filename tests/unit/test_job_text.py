@@ -64,13 +64,19 @@ def test_the_largest_process_alone_bounds_the_peak() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "sampled", "expected"),
-    [("rusage", 50, True), ("vmhwm", 50, True), ("cgroup", 50, False), ("rusage", 99, False)],
+    ("source", "used", "resident", "expected"),
+    [
+        ("rusage", 50, 99, True),
+        ("vmhwm", 50, 130, True),
+        ("cgroup", 50, 99, False),
+        ("rusage", 99, 99, False),
+        ("rusage", 50, 60, False),  # the peak was between two samples
+    ],
 )
-def test_a_high_water_mark_well_above_the_samples_of_a_cgroup_counts_mapped_files(
-    source: str, sampled: int, expected: bool
+def test_a_high_water_mark_above_the_samples_counts_mapped_files(
+    source: str, used: int, resident: int, expected: bool
 ) -> None:
-    metrics: dict[str, dict[str, float | None]] = {"mem.used": {"peak": sampled}, "mem.anon": {"peak": sampled}}
+    metrics: dict[str, dict[str, float | None]] = {"mem.used": {"peak": used}, "mem.rss": {"peak": resident}}
     job = made_job(usage=Usage(memory_peak_bytes=100), sources={"memory_peak": source}, metrics=metrics)
     assert counts_mapped_files(job) is expected
-    assert not counts_mapped_files(replace(job, metrics={"mem.used": {"peak": sampled}})), "they count them too"
+    assert not counts_mapped_files(replace(job, metrics={}))
