@@ -21,7 +21,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.query.conditions import tag_text
 from jobtop.core.text.cost_text import cost_line, energy_line
 from jobtop.core.text.event_text import event_text
-from jobtop.core.text.file_text import summary_lines
+from jobtop.core.text.file_text import device_lines, summary_lines
 from jobtop.core.text.job_text import not_monitored_text, queue_parts, samples_kept_text
 from jobtop.core.text.limit_text import limit_bar, limit_evidence, limit_help, limit_of, limit_tenths
 from jobtop.core.text.shell_text import shell_text
@@ -132,6 +132,7 @@ def facts(
         ("storage", f"{format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written"),
         ("syscalls", f"{format_bytes(usage.io_read_chars)} read, {format_bytes(usage.io_write_chars)} written"),
         ("network", network_text(job, with_source=True)),
+        ("devices", "\n".join(device_lines(job))),
         ("files", "\n".join(summary_lines(job, MOST_FILES))),
         ("faults", f"{count_text(usage.faults_major)} major, {count_text(usage.faults_minor)} minor"),
         (

@@ -56,7 +56,7 @@ def conclude(job: Job, facts: Facts) -> Job:
     cpu = _cpu(before if had_ended else None, facts)
     job = replace(job, usage=_usage(job.usage, job.limits, facts, cpu, seconds), monitor=_monitor(job, facts))
     job = replace(job, sources=_sources(facts, cpu), incomplete=_incomplete(job, facts, cpu))
-    job = replace(job, flags=_flags(job, facts))
+    job = with_storage(replace(job, flags=_flags(job, facts)), facts.get("cgroup.io.stat", ""))
     job = _check_cpu(_with_sampled_peak(job, before), seconds)
     return job if had_ended else _with_status(job, facts)
 
@@ -94,6 +94,16 @@ def lost_with(job: Job, why: str, counted: cgroup.Reading) -> Job:
         cpu_total_seconds=counted.cpu_user_seconds + counted.cpu_system_seconds,
     )
     return replace(job, usage=usage, sources={"cpu": "cgroup"})
+
+
+def with_storage(job: Job, io_stat: str) -> Job:
+    """The record with what the cgroup of the job has read and written on each device, if it tells."""
+    if not io_stat:
+        return job
+    from jobtop.core.measure.collectors.storage import storage_by_device
+
+    devices = storage_by_device({"io.stat": io_stat})
+    return replace(job, findings=job.findings | {"storage": devices}) if devices else job
 
 
 def never_started(job: Job, why: str) -> Job:

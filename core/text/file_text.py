@@ -79,5 +79,20 @@ def amount_text(file: dict[str, Any]) -> str:
     return ", ".join([*parts, *([f"size {format_bytes(size)}"] if size is not None else [])])
 
 
+def device_lines(job: Job) -> list[str]:
+    """What the cgroup of a job has counted on each device, a line each; none if it did not tell."""
+    found = job.findings.get("storage")
+    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    return [device_line(row) for row in rows]
+
+
+def device_line(row: dict[str, Any]) -> str:
+    read, written, reads, writes = (
+        known_number(row.get(key)) for key in ("read_bytes", "write_bytes", "read_ops", "write_ops")
+    )
+    counts = f"{number_of(reads, 'read')}, {number_of(writes, 'write')}"
+    return f"{printable(str(row.get('device')))}: {format_bytes(read)} read, {format_bytes(written)} written ({counts})"
+
+
 def known_number(value: object) -> int | None:
     return value if type(value) is int else None

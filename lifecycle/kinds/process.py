@@ -305,6 +305,7 @@ def lose(jobs: Jobs, paths: StatePaths, job: Job, started: Started | None, why: 
         if clues is None:
             known = replace(known, reason=row.reason, findings=row.findings, limited_by=row.limited_by)
         else:
+            known = outcome.with_storage(known, texts.get("io.stat", ""))
             known = explained(known if limit is None else limit(known), clues)
         return replace(known, settled=is_empty), () if row.status is Status.LOST else (
             event("lost", reason=known.reason),

@@ -15,7 +15,7 @@ from jobtop.core.record import record
 PREFIX = "jobtop-"
 V2_LIMITS = ("memory.max", "memory.high", "memory.swap.max", "pids.max", "cpu.max", "cpuset.cpus")
 EVIDENCE = {
-    "v2": ("cpu.stat", "memory.peak", "memory.events"),
+    "v2": ("cpu.stat", "memory.peak", "memory.events", "io.stat"),
     "memory": ("memory.max_usage_in_bytes", "memory.oom_control"),
     "cpuacct": ("cpuacct.usage", "cpuacct.usage_user"),
     "cpu": ("cpuacct.usage", "cpuacct.usage_user"),  # where both are mounted together

@@ -5,7 +5,9 @@ from __future__ import annotations
 from jobtop.core.measure.collectors.job_cgroup import CgroupReader
 from jobtop.core.measure.collectors.jobs import CPU_TIMES, cpu_seconds, memory_of_processes
 from jobtop.core.measure.collectors.process_source import ProcessSource
-from jobtop.core.measure.source import Readings
+from jobtop.core.measure.collectors.storage import storage_by_device, storage_files
+from jobtop.core.measure.source import Readings, Remarks
+from jobtop.core.procfs import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.sources import Options
 
 IDLE_REREAD_SAMPLES = 10  # re-read the cgroup of an idle job after this many
+STORAGE_SAMPLES = 10  # after so many the bytes of each device are read again
 LEFT_SECONDS = 0.05  # of CPU time that the job's cgroup has not counted: a process may have left it
 NEVER = -1
 
@@ -21,10 +24,19 @@ NEVER = -1
 class JobCounters:
     """The cgroups of one job, and at which state of its processes they were read."""
 
-    __slots__ = ("cpu_seconds", "details_pass", "reader", "unread_samples", "version")
+    __slots__ = (
+        "cpu_seconds",
+        "details_pass",
+        "reader",
+        "storage_files",
+        "storage_samples",
+        "unread_samples",
+        "version",
+    )
 
-    def __init__(self, reader: CgroupReader) -> None:
-        self.reader = reader
+    def __init__(self, reader: CgroupReader, storage_files: dict[str, str]) -> None:
+        self.reader, self.storage_files = reader, storage_files
+        self.storage_samples = 0  # until they are read again
         self.cpu_seconds = 0.0
         self.version = NEVER
         self.details_pass = NEVER
@@ -56,6 +68,7 @@ class CgroupSource:
             self._set_due(jobs)
         found: dict[str, dict[str, Number]] = {}
         moments: dict[str, float] = {}
+        remarks: dict[str, Remarks] = {}
         for key, counters, processes in self._due_counters:
             if processes is not None and processes.version == counters.version:
                 counters.unread_samples += 1
@@ -72,7 +85,19 @@ class CgroupSource:
             found[key] = values
             if moment is not None:
                 moments[key] = moment
-        return Readings(found, moments)
+            if counters.storage_files and (storage := self._storage(counters)) is not None:
+                remarks[key] = storage
+        return Readings(found, moments, remarks=remarks)
+
+    @staticmethod
+    def _storage(counters: JobCounters) -> Remarks | None:
+        """What the job has read and written on each device; None if that is not to be read now."""
+        counters.storage_samples -= 1
+        if counters.storage_samples > 0:
+            return None
+        counters.storage_samples = STORAGE_SAMPLES
+        devices = storage_by_device({name: read_text(path) for name, path in counters.storage_files.items()})
+        return Remarks(findings={"storage": devices}) if devices else None
 
     def cpu_seconds(self, key: str) -> float:
         """The CPU time that the cgroups of a job had counted when they were read last; 0 if they count none."""
@@ -92,7 +117,9 @@ class CgroupSource:
     def _set_due(self, jobs: Jobs) -> None:
         for key, target in jobs.items():
             if target.cgroups and key not in self._counters:
-                self._counters[key] = JobCounters(CgroupReader(target.cgroups, self._with_pressure))
+                # A shim reads these files itself when the job has ended.
+                files = storage_files(target.cgroups) if target.includes_root else {}
+                self._counters[key] = JobCounters(CgroupReader(target.cgroups, self._with_pressure), files)
         self._due = jobs
         processes = self._processes.jobs if self._processes is not None else {}
         self._due_counters = [
