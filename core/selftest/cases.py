@@ -20,6 +20,7 @@ from jobtop.core.selftest.judge import (
     cpu,
     cpu_or_incomplete,
     cpu_outside_reported,
+    energy_of_cpu,
     exits,
     killed_by,
     lasts_at_least,
@@ -221,6 +222,13 @@ CASES = (
         curves=(curve_matches, sum_matches, stays_within_cores),
         schedule=Schedule.BESIDE,
         again_without_cgroup=True,
+    ),
+    Case(
+        "energy",
+        "the energy of 0.6 s of CPU",
+        load=("one-process", "0.6"),
+        checks=(energy_of_cpu,),
+        options=("--interval", "0.2s"),
     ),
     Case(
         "short",

@@ -315,3 +315,24 @@ def to_verdict(good: bool) -> Verdict:
 def _sum(values: Iterable[int | None]) -> int | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
+
+
+def energy_of_cpu(job: Job, _: Reference, sys: str = "/sys") -> CheckResult:
+    """Check that the energy of the CPU is known and possible; skipped where its counters cannot be read."""
+    from jobtop.core.measure.collectors.energy.powercap import MOST_WATTS, find_packages, read_problem
+
+    packages = find_packages(sys)
+    problem, joules = read_problem(packages), job.usage.energy_cpu_joules
+    most = MOST_WATTS * len(packages) * (job.duration_seconds or 0.0)
+    if problem is not None:
+        return CheckResult("energy", Verdict.SKIPPED, "more than 0", None, unit="J", reason=problem)
+    is_possible = joules is not None and 0 < joules <= most
+    return CheckResult(
+        "energy",
+        to_verdict(is_possible),
+        "more than 0",
+        joules,
+        unit="J",
+        source=job.sources.get("energy_cpu"),
+        reason=None if is_possible else f"not from 0 to {most:.0f} J",
+    )

@@ -13,6 +13,7 @@ from textual.style import Style
 from textual.widget import Widget
 
 from job_pages import START, Made, finished, process, recent
+from jobtop.core.analysis.cost import Prices
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job, Kept, Limits, Queued, Status, Usage
@@ -23,7 +24,7 @@ from jobtop.store.samples.curves import Curves
 from jobtop.tui.chart.chart import Chart
 from jobtop.tui.chart.plotting import Plot
 from jobtop.tui.chart.window import TimeWindow
-from jobtop.tui.data.job_reading import CurveCache, JobReading, JobView, LocalProcesses, Viewport
+from jobtop.tui.data.job_reading import CurveCache, JobNumbers, JobReading, JobView, LocalProcesses, Viewport
 from jobtop.tui.palette import LIGHT, Tone
 from jobtop.tui.screens.job.charts import BOTH, chart_view
 from jobtop.tui.screens.job.header import HeaderView, fitting, header_lines
@@ -154,6 +155,17 @@ def test_the_header_of_an_ended_job_says_what_limited_it() -> None:
     assert "limited by storage SSSSSSSSCC" in usage
     assert "$ solve   storage: stalled 81.0 %" in command
     assert "limited" not in text_of(fitting(header_lines(HeaderView(job_view, moment=1.0))[1], 120))
+
+
+def test_the_header_shows_what_a_job_cost_only_where_it_is_known() -> None:
+    used = Usage(energy_cpu_joules=7.2e6, cpu_total_seconds=3600.0)
+    view = JobView(made_job(usage=used), numbers=JobNumbers(cpu_joules=7.2e6, cpu_seconds=3600.0))
+    priced = HeaderView(view, 3600.0, prices=Prices(kwh=0.5, co2_g_per_kwh=100.0, currency="EUR"))
+    assert "cost 1.00 EUR · 7.2 MJ · 200 g CO₂" in text_of(fitting(header_lines(priced)[1], 200))
+    unpriced = HeaderView(view, 3600.0, prices=Prices(co2_g_per_kwh=100.0))
+    assert "energy 7.2 MJ" in text_of(fitting(header_lines(unpriced)[1], 200))
+    unknown = HeaderView(JobView(made_job()), 1.0)
+    assert not {"cost", "energy"} & set(text_of(fitting(header_lines(unknown)[1], 200)).split())
 
 
 def test_escape_leaves_the_past_first_and_then_the_screen(tmp_path: Path) -> None:

@@ -22,6 +22,9 @@ from jobtop.core.measure.collectors.energy.shares import METHOD
 from jobtop.core.measure.device import Device
 from jobtop.core.measure.source_runs import UnopenedSource
 from jobtop.core.measure.sources import Options, energy
+from jobtop.core.model import Usage
+from jobtop.core.selftest.judge import Reference, energy_of_cpu
+from records import made_job
 
 PACKAGE_0, DRAM_0, PACKAGE_1, DRAM_1 = "intel-rapl:0", "intel-rapl:0:1", "intel-rapl:1", "intel-rapl:1:0"
 
@@ -279,3 +282,12 @@ def test_the_doctor_says_why_there_are_no_counters(tmp_path: Path, cpuinfo: str,
     assert found.state is State.ABSENT
     assert word in found.meaning
     assert (found.remedy is not None) == has_remedy
+
+
+@pytest.mark.parametrize(("joules", "verdict"), [(40.0, "pass"), (None, "fail"), (0.0, "fail"), (1e6, "fail")])
+def test_the_selftest_judges_energy_where_there_are_counters(
+    machine: PoweredMachine, joules: float | None, verdict: str
+) -> None:
+    job = made_job(duration_seconds=2.0, usage=Usage(energy_cpu_joules=joules))
+    assert energy_of_cpu(job, Reference(), str(machine.sys)).verdict == verdict
+    assert energy_of_cpu(job, Reference(), str(machine.sys / "none")).verdict == "skipped"

@@ -37,6 +37,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "io": ("io.read_bytes", "io.write_bytes"),
     "gpu": ("gpu.util", "gpu.mem_used"),
     "net": ("net.rx_bytes", "net.tx_bytes"),
+    "energy": ("energy.cpu", "energy.gpu"),
     "pressure": ("cpu.pressure", "mem.pressure", "io.pressure"),
 }
 KEYS = tuple(key for keys in GROUPS.values() for key in keys)
@@ -74,6 +75,8 @@ class JobNumbers:
     threads: Number | None = None
     received_bytes: Number | None = None
     sent_bytes: Number | None = None
+    cpu_joules: Number | None = None
+    gpu_joules: Number | None = None
 
 
 @record
@@ -151,6 +154,8 @@ class JobReading:
                 threads=usage.threads_peak,
                 received_bytes=usage.net_rx_bytes,
                 sent_bytes=usage.net_tx_bytes,
+                cpu_joules=usage.energy_cpu_joules,
+                gpu_joules=usage.energy_gpu_joules,
             )
         until = float("inf") if moment is None else moment
         samples = curves.store.newest(job.seq, 1, until) if job.seq is not None else []
@@ -171,6 +176,8 @@ class JobReading:
             held.get("proc.threads"),
             held.get("net.rx_bytes"),
             held.get("net.tx_bytes"),
+            held.get("energy.cpu"),
+            held.get("energy.gpu"),
         )
 
     def _processes(self, snapshots: Snapshots, job: Job, viewport: Viewport) -> ProcessList:

@@ -89,6 +89,7 @@ CHARTS = (
         least=0.0,
         note=network_note,
     ),
+    JobChart("energy", "power", (("energy.cpu", "CPU", Side.LEFT), ("energy.gpu", "GPU", Side.LEFT)), least=0.0),
     JobChart(
         "pressure",
         "stalled for",

@@ -9,9 +9,11 @@ from typing import NamedTuple
 from textual.reactive import reactive
 from textual.strip import Strip
 
+from jobtop.core.analysis.cost import Prices, cost_of_use, used_by
 from jobtop.core.model import Job
-from jobtop.core.record import record
+from jobtop.core.record import record, replace
 from jobtop.core.run.outcome import signal_name
+from jobtop.core.text.cost_text import cost_parts
 from jobtop.core.text.job_text import samples_kept_text
 from jobtop.core.text.limit_text import limit_bar, limit_evidence, limit_help, limit_of
 from jobtop.core.text.memory_text import is_peak_upper_bound
@@ -51,6 +53,7 @@ class HeaderView:
     moment: float | None = None
     problem: str | None = None
     is_stale: bool = False
+    prices: Prices = Prices()
 
 
 class Piece(NamedTuple):
@@ -135,6 +138,7 @@ def usage(view: HeaderView, job_view: JobView) -> list[Piece]:
         Piece(5, traffic(job_view, is_over)),
         Piece(6, limits(job)),
         Piece(7, labelled("processes", number(numbers.processes)) if numbers.processes is not None else []),
+        Piece(8, cost(view, job_view)),
         Piece(4, labelled("samples", kept.partition(",")[0]) if (kept := samples_kept_text(job)) is not None else []),
     ]
 
@@ -159,6 +163,21 @@ def traffic(job_view: JobView, is_over: bool) -> list[Span]:
     else:
         read, written = short_rate(numbers.read_rate), short_rate(numbers.write_rate)
     return [*labelled("I/O"), Span("↓", Tone.GREY), Span(f"{read} "), Span("↑", Tone.GREY), Span(written)]
+
+
+def cost(view: HeaderView, job_view: JobView) -> list[Span]:
+    """What is known of the money, the energy and the CO₂ of the job, so far or in total."""
+    job, numbers = job_view.job, job_view.numbers
+    used = replace(
+        used_by(job),
+        duration_seconds=view.elapsed if view.moment is None else view.moment,
+        cpu_seconds=numbers.cpu_seconds,
+        energy_cpu_joules=numbers.cpu_joules,
+        energy_gpu_joules=numbers.gpu_joules,
+    )
+    found = cost_of_use(used, view.prices)
+    words = " · ".join(part.partition(" (")[0] for part in cost_parts(found))
+    return labelled("cost" if found.money is not None else "energy", words) if words else []
 
 
 def limits(job: Job, with_memory: bool = False) -> list[Span]:
