@@ -13,7 +13,7 @@ from jobtop.core.measure.collectors.gpu.amd import AmdReader
 from jobtop.core.measure.collectors.gpu.drm_cards import AMD, INTEL, VENDORS, Card, find_cards
 from jobtop.core.measure.collectors.gpu.fdinfo import parse
 from jobtop.core.measure.collectors.gpu.intel import SHORTEST_SECONDS, IntelReader
-from jobtop.core.measure.collectors.gpu.intel_gpu_top import PROGRAM, program_problem
+from jobtop.core.measure.collectors.gpu.intel_program import PROGRAM, program_problem
 from jobtop.core.measure.collectors.gpu.nvidia_driver import display_cards
 from jobtop.core.measure.collectors.gpu.other_card import OtherReader
 from jobtop.core.procfs import read_text

@@ -58,7 +58,7 @@ def drm(options: Options) -> Source:
         from jobtop.core.measure.collectors.gpu.drm_cards import find_cards
 
         if find_cards(options.sys, options.without):
-            return collector("gpu.drm_source")(options)
+            return DeferredSource("drm", 1.0, lambda: collector("gpu.drm_source")(options))
     return UnopenedSource("drm", "the kernel has no GPU of another vendor than NVIDIA")
 
 

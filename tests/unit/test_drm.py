@@ -346,3 +346,14 @@ def test_where_there_is_no_card_nothing_is_imported(tmp_path: Path, tree: str | 
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str([f"jobtop.core.measure.collectors.gpu.{name}" for name in names])
     assert isinstance(open_one("drm", drm, Options(sys=str(tmp_path))), UnopenedSource)
+
+
+def test_a_card_is_read_by_the_thread_of_its_source(tmp_path: Path) -> None:
+    plant(tmp_path, "amd-dgpu")
+    source = open_one("drm", drm, Options(sys=str(tmp_path)))
+    assert (source.name, source.interval_seconds, source.available()) == ("drm", 1.0, None)
+    [(device, values)] = source.collect({}).devices
+    assert (device.name, values["gpu.util"]) == ("amd0-03:00.0", 37)
+    source.close()
+    for name in ("gpu", "drm", "amd"):
+        assert isinstance(drm(Options(sys=str(tmp_path), without=frozenset({name}))), UnopenedSource)

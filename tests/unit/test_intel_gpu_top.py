@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from drm import DATA, DrmMachine
 
-from jobtop.core.measure.collectors.gpu import intel_gpu_top
+from jobtop.core.measure.collectors.gpu import intel_program
 from jobtop.core.measure.collectors.gpu.intel_gpu_top import (
     FIRST_RETRY_SECONDS,
     FRESH_SECONDS,
@@ -22,10 +22,9 @@ from jobtop.core.measure.collectors.gpu.intel_gpu_top import (
     GpuTopSample,
     IntelGpuTop,
     JsonObjects,
-    may_count,
-    program_problem,
     sample_of,
 )
+from jobtop.core.measure.collectors.gpu.intel_program import may_count, program_problem
 from support import wait_for
 
 STYLES = DATA / "intel_gpu_top"
@@ -183,7 +182,7 @@ def is_running(pid: int) -> bool:
 
 @pytest.fixture
 def may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intel_gpu_top, "may_count", lambda *_: True)
+    monkeypatch.setattr(intel_program, "may_count", lambda *_: True)
 
 
 @pytest.mark.usefixtures("may")

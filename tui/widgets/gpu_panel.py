@@ -202,7 +202,8 @@ def shares(own: Number | None, everyone: Number | None, total: Number | None, wi
 
 
 def label_of(card: GpuCard) -> str:
-    return f"GPU{card.number}"
+    """`GPU0`, or `AMD0` of a GPU that is numbered by its vendor."""
+    return f"GPU{card.number}" if card.number[:1].isdigit() else card.number.upper()
 
 
 def percent_of(used: Number | None, total: Number | None) -> float | None:

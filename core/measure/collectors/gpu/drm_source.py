@@ -101,11 +101,13 @@ class Cards:
         if card.driver not in ("i915", "xe"):
             return OtherReader(card)
         from jobtop.core.measure.collectors.gpu.intel import IntelReader
-        from jobtop.core.measure.collectors.gpu.intel_gpu_top import IntelGpuTop, program_problem
+        from jobtop.core.measure.collectors.gpu.intel_program import program_problem
 
         program = program_problem(self._proc)[0] if card.driver == "i915" else None
         if program is None:
             return IntelReader(card)
+        from jobtop.core.measure.collectors.gpu.intel_gpu_top import IntelGpuTop
+
         return IntelReader(card, IntelGpuTop(program, card.nodes[0] if has_several_intel else None))
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 
-from jobtop.core.procfs import read_text, word_in
+from jobtop.core.measure.collectors.gpu.intel_program import PROGRAM
 from jobtop.core.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PROGRAM = "intel_gpu_top"
 PERIOD_MILLISECONDS = 1000
 FRESH_SECONDS = 3.0  # older samples are of a program that has stopped
 LONGEST_TEXT = 1 << 20  # of one object: more is no sample
@@ -22,7 +20,6 @@ CHUNK = 1 << 16
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, MOST_STARTS = 60.0, 3600.0, 5
 STEADY_SAMPLES = 600  # after so many an end is no crash at the start
 END_SECONDS = 0.2
-CAP_SYS_ADMIN, CAP_PERFMON = 21, 38
 
 
 @record
@@ -191,30 +188,6 @@ def sample_of(parsed: Mapping[str, object]) -> GpuTopSample:
     busy = [_float(engine, "busy") for engine in engines.values()] if isinstance(engines, dict) else []
     known = [value for value in busy if value is not None]
     return GpuTopSample(min(100.0, max(known)) if known else None, _float(parsed.get("power"), "GPU"))
-
-
-def program_problem(proc: str = "/proc", path: str | None = None) -> tuple[str | None, str | None]:
-    """The program, and why it cannot be used, one of them None: it must be installed and allowed to count."""
-    program = shutil.which(PROGRAM, path=path)
-    if program is None:
-        return None, f"{PROGRAM} is not installed"
-    if may_count(program, proc):
-        return program, None
-    return None, f"{PROGRAM} is not allowed to count (CAP_PERFMON)"
-
-
-def may_count(program: str, proc: str = "/proc") -> bool:
-    """Whether the program may open the counters of the whole GPU; without that right it crashes."""
-    held = int(word_in(read_text(f"{proc}/self/status"), "CapEff:") or "0", 16)
-    if held & (1 << CAP_PERFMON | 1 << CAP_SYS_ADMIN):
-        return True
-    level = read_text(f"{proc}/sys/kernel/perf_event_paranoid").strip()
-    if level.lstrip("-").isdigit() and int(level) <= 0:
-        return True
-    try:
-        return bool(os.getxattr(program, "security.capability"))
-    except OSError:
-        return False
 
 
 def _object(text: str) -> dict[str, object] | None:
