@@ -11,7 +11,7 @@ APP, TABLE, CHART, JOBS, JOB, LOG, HISTORY, COMPARE, ALERTS, FORM = (
 )
 TEXT, SETTINGS, HELP, FILTER, SEARCH = "text", "settings", "help", "filter", "search"
 CONFIRM, TICK, COMMAND, LEAVING, AGAIN = "confirm", "tick", "command", "leaving", "again"
-TYPING = "typing"
+TYPING, HOST, STRIP = "typing", "host", "strip"
 
 
 @record
@@ -37,6 +37,7 @@ ACTIONS = (
     Action("go.settings", "6", "Settings", "Settings, keys, and what works on this machine", APP, "go('settings')"),
     Action("app.help", "question_mark", "Help", "Show the keys that work here", APP, "help", in_footer=True),
     Action("app.run", "n", "Run", "Run a new job", APP, "run_form", in_footer=True, changes_jobs=True),
+    Action("app.host", "h", "Host", "This machine over time: every device", APP, "host"),
     Action("app.freeze", "f", "Freeze", "Pause or resume screen updates", APP, "freeze", in_footer=True),
     Action("app.theme", "t", "Theme", "Next theme: dark, light, the terminal's own colours", APP, "next_theme"),
     Action("app.maximize", "z", "Maximise", "Show only this pane, or all panes again", APP, "maximize_pane"),
@@ -65,6 +66,8 @@ ACTIONS = (
     Action("chart.left", "left", "Left", "Earlier", CHART, "left"),
     Action("chart.right", "right", "Right", "Later", CHART, "right"),
     Action("chart.cursor", "v", "Values", "Show the values under a cursor", CHART, "toggle_cursor", in_footer=True),
+    Action("host.next", "o", "Next host", "Show the next of the opened stores", HOST, "next_host", in_footer=True),
+    Action("strip.open", "enter", "Open", "Show every device of this machine over time", STRIP, "open", in_footer=True),
     Action("job.live", "escape", "Live", "Go back to now", JOB, "live", in_footer=True),
     Action(
         "job.type", "i", "Type", "Type into the job's terminal; F12 or Ctrl+] ends it", JOB, "type_into_job", True, True

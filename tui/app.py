@@ -258,6 +258,15 @@ class Console(App[int]):
         """Open the screen of one job."""
         await self.push_screen(import_object("jobtop.tui.screens.job.screen:JobScreen")(job_id))
 
+    async def action_host(self) -> None:
+        """Open the screen of the machine; from the screen of an ended job, at the time of that job."""
+        if self.screen.name_in_tabs == "host" if isinstance(self.screen, Page) else True:
+            return
+        window = self.screen.window_of_host() if isinstance(self.screen, Page) else None
+        await self.push_screen(import_object("jobtop.tui.screens.host:HostScreen")(window))
+        if self.view is not None and isinstance(self.screen, Page) and self.screen.query(TopLine):
+            self.screen.show(self.view)
+
     async def open_compare(self, job_ids: Sequence[str]) -> None:
         """Open the Compare page with two to six jobs."""
         await self.action_go("compare")

@@ -26,12 +26,14 @@ from jobtop.tui.actions import (
     FORM,
     HELP,
     HISTORY,
+    HOST,
     JOB,
     JOBS,
     LEAVING,
     LOG,
     SEARCH,
     SETTINGS,
+    STRIP,
     TABLE,
     TEXT,
     TICK,
@@ -47,11 +49,12 @@ PANES = frozenset({TABLE, CHART, LOG, TEXT})
 TYPED_IN = frozenset({FILTER, SEARCH, FORM, COMMAND})
 # Places with keys that work at the same time: those of a screen or dialog, and that of its focused pane or field.
 SCREENS = (
-    ({APP, JOBS, HISTORY}, (TABLE, CHART, FILTER)),  # the dashboard has the same places
+    ({APP, JOBS, HISTORY}, (TABLE, CHART, FILTER, STRIP)),  # the dashboard has the same places
     ({APP, JOBS, JOB}, (TABLE, CHART, LOG, TEXT, SEARCH)),
     ({APP, COMPARE}, (TABLE, CHART)),
     ({APP, ALERTS}, (TABLE, TEXT)),
     ({APP, SETTINGS}, (TABLE, TEXT)),
+    ({APP, HOST, TEXT}, (CHART,)),
     ({FORM}, (TICK, COMMAND)),
     ({HELP}, (TEXT,)),
     ({CONFIRM}, (CONFIRM,)),

@@ -28,6 +28,7 @@ from jobtop.tui.widgets.problem_line import ProblemLine
 
 if TYPE_CHECKING:
     from jobtop.tui.app import Console
+    from jobtop.tui.chart.window import TimeWindow
 
 WITH_TITLES = 100  # columns from which all tabs have titles
 WITH_PALETTE = 70
@@ -253,6 +254,10 @@ class Page(Screen[None]):
 
     def on_descendant_focus(self) -> None:
         self.update_keys()
+
+    def window_of_host(self) -> TimeWindow | None:
+        """The part of the time that the Host screen shows first when it is opened from here; None: the last minutes."""
+        return None
 
     def update_keys(self) -> None:
         """Show the keys that work where the focus is: those of the pane, of the screen, and of the console."""

@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
 
-    Reading = tuple[Device, float, Mapping[str, Number | None]]
+Reading = tuple[Device, float, Mapping[str, Number | None]]
 
 
 @record

@@ -135,6 +135,17 @@ class MachineRecord:
                 return part.boot_time + newest[-1].elapsed
         return None
 
+    def oldest_at(self, owner: Owner) -> float | None:
+        """When the oldest sample of an owner that is left was taken, in seconds since the epoch."""
+        layout = self._store(owner).layout
+        with self.database.reading() as connection:
+            for part in owner.parts:
+                for table, column in ((layout.blocks, "first_elapsed"), (layout.head, "elapsed")):
+                    sql = f"SELECT min({column}) FROM {table} WHERE {layout.owner} = ?"
+                    if is_number(oldest := connection.execute(sql, (part.seq,)).fetchone()[0]):
+                        return part.boot_time + float(oldest)
+        return None
+
     def _store(self, owner: Owner) -> SeriesStore:
         return self._hosts if owner.device is None else self._devices
 

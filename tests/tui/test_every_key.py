@@ -36,9 +36,11 @@ from jobtop.tui.screens.compare import Compare
 from jobtop.tui.screens.dashboard import Dashboard
 from jobtop.tui.screens.help import HelpScreen
 from jobtop.tui.screens.history import History
+from jobtop.tui.screens.host import HostScreen
 from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.screens.settings import SettingsPage
 from jobtop.tui.widgets.filter_line import Field, FilterLine
+from jobtop.tui.widgets.host_strip import HostStrip
 from jobtop.tui.widgets.output_rows import GoTo
 from jobtop.tui.widgets.output_view import OutputView, SearchLine
 from jobtop.tui.widgets.process_tree import ProcessTree
@@ -341,6 +343,19 @@ async def at_settings(visitor: Visitor) -> None:
     await until(lambda: isinstance(page, SettingsPage) and not page._is_asking)
 
 
+async def at_host(visitor: Visitor) -> None:
+    """Open the Host screen, with one more store to show."""
+    await visitor.console.action_go("dashboard")
+    await visitor.console.action_host()
+    screen = page(visitor, HostScreen)
+    screen.places = [*screen.places, (Path("/no/such/store.db"), None)]
+
+
+async def at_strip(visitor: Visitor) -> None:
+    await at_dashboard(visitor)
+    visitor.console.screen.query_one(HostStrip).focus()
+
+
 def typing(text: str) -> Callable[[Visitor], Awaitable[None]]:
     """Open the filter with some text in it."""
 
@@ -420,6 +435,7 @@ CASES: dict[str, Case] = {
     **{f"go.{name}": goes(name, "dashboard") for name in ("history", "compare", "containers", "alerts", "settings")},
     "app.help": Case(at_dashboard, kind_of_screen, comes_to(HelpScreen)),
     "app.run": Case(at_dashboard, kind_of_screen, comes_to(RunForm)),
+    "app.host": Case(at_dashboard, kind_of_screen, comes_to(HostScreen)),
     "app.freeze": Case(at_dashboard, lambda visitor: visitor.console.is_frozen, differs),
     "app.theme": Case(at_dashboard, lambda visitor: visitor.console.theme, differs),
     "app.maximize": Case(at_dashboard, lambda visitor: visitor.console.screen.maximized, differs),
@@ -450,6 +466,8 @@ CASES: dict[str, Case] = {
     "chart.left": Case(chart(TimeWindow(60.0)), end, less),
     "chart.right": Case(chart(TimeWindow(60.0, 300.0)), end, more),
     "chart.cursor": Case(job_pane("cpu"), lambda visitor: one(visitor, Chart).cursor, differs),
+    "host.next": Case(at_host, lambda visitor: page(visitor, HostScreen).place, differs),
+    "strip.open": Case(at_strip, kind_of_screen, comes_to(HostScreen)),
     "job.live": Case(
         past,
         lambda visitor: (kind_of_screen(visitor), getattr(visitor.console.screen, "moment", 0)),

@@ -60,14 +60,14 @@ def test_keys_that_do_two_things_in_one_place_are_named() -> None:
 
 
 def test_a_key_may_do_something_else_in_another_pane_another_screen_or_a_dialogue() -> None:
-    assert clashes(read_keys({"chart.left": ("space",), "settings.again": ("b",), "confirm.yes": ("q",)})) == []
+    assert clashes(read_keys({"chart.left": ("s",), "settings.again": ("b",), "confirm.yes": ("q",)})) == []
 
 
 def test_new_clashes_in_a_dialogue_are_named_and_default_ones_are_not() -> None:
     assert Clash("space", "form.submit", "form.tick") in clashes(read_keys({"form.submit": ("space",)}))
     assert Clash("j", "text.down", "help.close") in clashes(read_keys({"help.close": ("j",)}))
     assert Clash("n", "confirm.yes", "confirm.no") in clashes(read_keys({"confirm.yes": ("n",)}))
-    assert clashes(read_keys({"app.back": ("esc", "h"), "log.next": ("n", ">"), "settings.again": ("x",)})) == []
+    assert clashes(read_keys({"app.back": ("esc", "u"), "log.next": ("n", ">"), "settings.again": ("x",)})) == []
 
 
 def test_a_key_that_a_field_takes_for_itself_is_named() -> None:

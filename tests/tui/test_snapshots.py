@@ -20,12 +20,15 @@ from textual.widgets import Input, TextArea
 from hostile import hostile_texts
 from jobtop.core.config import Alert
 from jobtop.core.doctor.checks import Finding, State
+from jobtop.core.measure.device import Device
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Event, Jobs
+from jobtop.store.samples.devices import DeviceRecord
+from jobtop.store.samples.hosts import boot_number
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.app import Console, Options
@@ -89,6 +92,7 @@ async def filtered(console: Console, pilot: Pilot[int]) -> None:
 PAGES = tuple(scene for scene in SCENES if scene.screen not in ("JobScreen", "Compare"))
 COLUMNS = Scene("columns", "ChooseColumns", keys("o"))
 FILTER = Scene("filter", "History", filtered)
+MACHINE = Scene("host", "HostScreen", keys("h"))
 DIALOGS = (
     COLUMNS,
     Scene("export", "ExportForm", keys("e")),
@@ -126,11 +130,21 @@ def evil(root: Path) -> Iterator[Options]:
     with database.writing():
         for number in range(len(texts)):
             keep_hostile(paths, database, number, texts[number:] + texts[:number])
+    keep_hostile_devices(database, texts)
     database.close()
     rules = tuple(Alert(text, {"metric": "mem.used", "above": 1.0}, CONFIG_FILE) for text in texts[:9])
     findings = {texts[0]: [Finding(text, State.FAILS, text, text) for text in texts]}
     with patch("jobtop.tui.screens.settings.examine", return_value=findings):
         yield Options([paths.store], machine=idle(), config=replace(config(), alerts=rules))
+
+
+def keep_hostile_devices(database: Database, texts: list[str]) -> None:
+    """Store devices with hostile names, a minute of samples each."""
+    record = DeviceRecord(database, boot_number(database, "b" * 36, MOMENT - 1000.0))
+    names = [Device(kind, text) for kind, text in zip(("disk", "interface", "sensor") * 4, texts, strict=False)]
+    for second in range(0, 60, 5):
+        values = {"disk.busy": second * 0.5, "net.rx_bytes": second << 20, "temp": 40.0 + second / 3}
+        record.append([(device, 940.0 + second, values) for device in names])
 
 
 def idle() -> DemoMachine:
@@ -177,10 +191,10 @@ def _demo() -> Iterator[None]:
 
 Furnish = Callable[[Path], AbstractContextManager[Options]]
 STATES: dict[str, tuple[Furnish, tuple[int, int], tuple[Scene, ...]]] = {
-    "empty": (nothing, WIDE, (*PAGES, Scene("compare", "Compare", keys("3")), COLUMNS, FILTER)),
-    "busy": (much, WIDE, (*SCENES, *DIALOGS)),
-    "narrow": (much, NARROW, (*SCENES, *DIALOGS)),
-    "hostile": (evil, WIDE, (*PAGES, *HOSTILE_JOBS, *DIALOGS)),
+    "empty": (nothing, WIDE, (*PAGES, Scene("compare", "Compare", keys("3")), COLUMNS, FILTER, MACHINE)),
+    "busy": (much, WIDE, (*SCENES, *DIALOGS, MACHINE)),
+    "narrow": (much, NARROW, (*SCENES, *DIALOGS, MACHINE)),
+    "hostile": (evil, WIDE, (*PAGES, *HOSTILE_JOBS, *DIALOGS, MACHINE)),
 }
 
 

@@ -37,6 +37,7 @@ FINE_SECONDS = 300  # the recent past of live jobs that is simulated second by s
 REFUSAL = "this is a demo: nothing can be run or stopped in it"
 COARSE_SECONDS, MOST_COARSE = 15.0, 120
 SNAPSHOT_SECONDS = 10
+DEVICE_SECONDS = 5  # between two samples of devices other than GPUs
 SHORT_EVERY, SHORT_SECONDS = 17, 11
 SHORT_ENDS = "ssfs"
 OUTPUTS_AT_ONCE, SEALED_AT_ONCE = 40, 8
@@ -181,6 +182,8 @@ class Demo:
         self._seconds += 1
         self.machine.advance(now, now - self.boot_time, [run.load for run in alive])
         self._devices += self.machine.gpu_readings(round(now - self.boot_time, 3))
+        if self._seconds % DEVICE_SECONDS == 0:
+            self._devices += self.machine.other_readings(round(now - self.boot_time, 3))
         return Sample(round(now - self.boot_time, 3), tuple(map(self.machine.counted().get, HOSTS.keys)))
 
 

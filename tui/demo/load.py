@@ -9,12 +9,14 @@ from random import Random
 
 from jobtop.core.measure.device import Device
 from jobtop.core.measure.snapshot import ProcessRow
-from jobtop.core.metrics import JOB_COLUMNS
+from jobtop.core.metrics import JOB_COLUMNS, Kind, find_metric
 from jobtop.core.model import Sample
+from jobtop.store.samples.head import HOSTS
 from jobtop.store.samples.live import KEPT_SAMPLES
 from jobtop.tui.data.machine import MachinePast
 from jobtop.tui.data.view import MachineView, read_only
 from jobtop.tui.demo.demo_job import GIB, MIB, DemoJob
+from jobtop.tui.demo.devices import DemoDevices
 
 Number = float | int
 DeviceReading = tuple[Device, float, Mapping[str, Number | None]]
@@ -150,7 +152,8 @@ class DemoMachine:
         self._loads: list[float] | None = None
         self._line: deque[float | None] = deque(maxlen=KEPT_SAMPLES)
         self._past = MachinePast()
-        self._totals = dict.fromkeys(("disk.read_bytes", "disk.write_bytes", "net.rx_bytes", "net.tx_bytes"), 0.0)
+        self._totals = dict.fromkeys((key for key in HOSTS.keys if find_metric(key).kind is Kind.COUNTER), 0.0)
+        self._devices = DemoDevices()
         self.machine: MachineView | None = None
 
     def read(self) -> MachineView | None:
@@ -191,7 +194,7 @@ class DemoMachine:
         }
         detail = {
             "uptime_seconds": uptime,
-            "cores": {str(core): [round(percent, 3), 0.4, 0.0] for core, percent in enumerate(cores)},
+            "cores": {str(core): core_shares(core, percent) for core, percent in enumerate(cores)},
             "disks": {"nvme0n1": {key: values[key] for key in ("disk.read_bytes", "disk.write_bytes", "disk.busy")}},
             "interfaces": {"eth0": {key: values[key] for key in ("net.rx_bytes", "net.tx_bytes")}},
             "gpus": (found := gpus(loads)),
@@ -209,9 +212,16 @@ class DemoMachine:
     def counted(self) -> dict[str, Number | None]:
         """The values to record: what the view shows as a rate is a counter here."""
         assert self.machine is not None
-        for key in self._totals:
+        known = [key for key in self._totals if key in self.machine.values]
+        for key in known:
             self._totals[key] += self.machine.values[key] or 0.0
-        return {**self.machine.values, **{key: int(total) for key, total in self._totals.items()}}
+        counted = {key: int(total) if key.endswith("_bytes") else total for key, total in self._totals.items()}
+        return {**self.machine.values, **{key: counted[key] for key in known}}
+
+    def other_readings(self, elapsed: float) -> list[DeviceReading]:
+        """The devices beside GPUs, to record."""
+        assert self.machine is not None
+        return [(device, elapsed, values) for device, values in self._devices.readings(self.machine).items()]
 
     def _shared(self, busy: float) -> list[float]:
         """The percentage of each core, if so many cores are busy and a scheduler spreads the work."""
@@ -220,6 +230,11 @@ class DemoMachine:
         self._weights = [0.7 * weight + 0.3 * aim for weight, aim in zip(self._weights, self._aims, strict=True)]
         share = busy / sum(self._weights)
         return [100 * min(1.0, share * weight * (0.8 + 0.4 * chance.random())) for weight in self._weights]
+
+
+def core_shares(core: int, percent: float) -> list[float]:
+    """How busy a core is, and how long it waits for I/O, in percent: few cores have to do with the disk."""
+    return [round(percent, 3), min(round(100 - percent, 3), 14.0) if core % 5 == 3 else 0.4, 0.0]
 
 
 def gpus(loads: Sequence[Load]) -> dict[str, dict[str, Number | None]]:

@@ -54,6 +54,7 @@ class Dashboard(JobActions):
     """The page that the console opens with."""
 
     name_in_tabs = "dashboard"
+    AUTO_FOCUS = "#jobs"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, JOBS)]
     DEFAULT_CSS = """
     Dashboard {
@@ -176,10 +177,15 @@ class Dashboard(JobActions):
     def show_card(self, is_first: bool) -> None:
         """Show the card about the first job in place of all panes, or the panes."""
         if self.has_class("-first") is not is_first:
+            self.query_one(HostStrip).can_focus = False  # the table gets the focus, once it is there
             self.set_class(is_first, "-first")
             self.update_keys()
             if not is_first:
-                self.call_after_refresh(self.table.focus)
+                self.call_after_refresh(self.focus_jobs)
+
+    def focus_jobs(self) -> None:
+        self.table.focus()
+        self.query_one(HostStrip).can_focus = True
 
     def is_offered(self, action: Action) -> bool:
         """Without jobs, offer only the keys of the whole console."""
@@ -257,6 +263,9 @@ class Dashboard(JobActions):
     async def on_small_chart_pressed(self, message: SmallChart.Pressed) -> None:
         if message.chart.id == "preview" and self.previewed is not None:
             await self.console.open_job(self.previewed.key)
+
+    async def on_host_strip_opened(self) -> None:
+        await self.console.action_host()
 
     async def on_alerts_panel_opened(self, message: AlertsPanel.Opened) -> None:
         await self.console.open_job(message.job_id)

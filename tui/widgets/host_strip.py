@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from math import ceil
+from typing import ClassVar
 
+from textual.binding import BindingType
 from textual.geometry import Size
+from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
 from jobtop.core.record import record
 from jobtop.core.units import ABSENT
 from jobtop.store.samples.live import KEPT_SAMPLES
+from jobtop.tui.actions import STRIP, bindings
 from jobtop.tui.palette import Tone, load_tone
 from jobtop.tui.widgets.cells import (
     PERCENT_WIDTH,
@@ -347,8 +351,10 @@ def pressure_tone(percent: float | None) -> Tone:
     return Tone.YELLOW if percent < CRITICAL_PRESSURE else Tone.VERMILION
 
 
-class HostStrip(Painted):
-    """The strip at the top of the dashboard; its border has the machine's name."""
+class HostStrip(Painted, can_focus=True):
+    """The strip at the top of the dashboard; its border has the machine's name. Enter or a click shows more."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(STRIP)]
 
     DEFAULT_CSS = """
     HostStrip {
@@ -356,15 +362,27 @@ class HostStrip(Painted):
         border: round $border-blurred;
         background: $background;
         padding: 0 1;
+        &:focus { border: round $border; }
         &.-ascii { border: ascii $border-blurred; }
+        &.-ascii:focus { border: ascii $border; }
     }
     """
+
+    class Opened(Message):
+        """The user wants to see every device of the machine."""
+
     view: reactive[HostView] = reactive(HostView, repaint=False)
 
     def watch_view(self, before: HostView, view: HostView) -> None:
         if lines_wanted(before, WIDE) != lines_wanted(view, WIDE):
             self.refresh(layout=True)
         self.repaint()
+
+    def action_open(self) -> None:
+        self.post_message(self.Opened())
+
+    def on_click(self) -> None:
+        self.action_open()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """The number of lines to show; two on a narrow screen."""

@@ -22,6 +22,7 @@ from jobtop.core.text.job_text import are_samples_deleted, not_started_text
 from jobtop.store.jobs import Jobs
 from jobtop.tui.actions import APP, JOB, JOBS, Action, bindings
 from jobtop.tui.chart.chart import Chart
+from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.data.job_reading import JobReading, JobView, Viewport
 from jobtop.tui.data.view import JobRow, View
 from jobtop.tui.page import KeyLine, Page, TopLine
@@ -46,6 +47,7 @@ WIDE, TALL = 110, 22
 LEAST_CHART = 6  # rows, including the border
 READ_SECONDS = 0.95  # between two readings of a running job
 SILENT_SECONDS = 3.0
+HOST_SECONDS = 60.0  # of the host around a moment of the job
 ACTIONS = (
     *("jobs.stop", "jobs.kill", "jobs.pause", "jobs.again", "jobs.retry", "jobs.pin"),
     *("jobs.export", "jobs.copy"),
@@ -186,6 +188,18 @@ class JobScreen(JobActions):
     def output_directory(self) -> Path | None:
         """Where the logs and the terminal of the job are, once its store is known."""
         return None if self._reading is None else self._reading.directory
+
+    def window_of_host(self) -> TimeWindow | None:
+        """The run of an ended job, or the moment under the cursor."""
+        job = self.job
+        own = self.console.options.own
+        if job is None or job.start_time is None or own is None or job.host != own.host:
+            return None
+        if self.moment is not None:
+            return TimeWindow(HOST_SECONDS, job.start_time + self.moment + HOST_SECONDS / 2)
+        if job.end_time is None or not job.status.ended:
+            return None
+        return TimeWindow(max(HOST_SECONDS, job.end_time - job.start_time), job.end_time)
 
     def is_offered(self, action: Action) -> bool:
         """Offer only the end of typing while all keys go to the job; offer to type only where that can work."""

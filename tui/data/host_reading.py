@@ -1,0 +1,237 @@
+"""The host and its devices over a part of the time, read from a store in the reader's thread; new samples are added."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from jobtop.core.measure.device import Device
+from jobtop.core.metrics import Scope, find_metric
+from jobtop.core.record import record
+from jobtop.core.series.downsample import select_positions
+from jobtop.core.series.drawing import Curve, make_curve
+from jobtop.core.series.machine_readings import LATENCY, LATENCY_PARTS, latency
+from jobtop.store.database import Database
+from jobtop.store.samples.machine import MachineRecord, Owner
+from jobtop.tui.data.view import MachineView, Number
+
+READ: Mapping[Scope, tuple[str, ...]] = {
+    Scope.HOST: (
+        *("cpu.percent", "cpu.iowait", "cpu.steal", "mem.used", "mem.total", "mem.cached", "swap.used", "swap.total"),
+        *("load.1", "cpu.pressure", "mem.pressure", "io.pressure", "temp"),
+    ),
+    Scope.CORE: ("cpu.percent", "cpu.iowait", "cpu.steal"),
+    Scope.DISK: (
+        *("disk.read_bytes", "disk.write_bytes", "disk.busy", "disk.used", "disk.total"),
+        *LATENCY_PARTS,
+    ),
+    Scope.INTERFACE: ("net.rx_bytes", "net.tx_bytes", "net.errors", "net.drops"),
+    Scope.GPU: ("gpu.util", "gpu.mem_used", "gpu.mem_total", "gpu.temp", "gpu.power"),
+    Scope.NUMA: ("mem.used", "mem.total", "numa.misses"),
+    Scope.SENSOR: ("temp", "fan.speed"),
+    Scope.BATTERY: ("battery.charge", "battery.power"),
+    Scope.PACKAGE: ("energy.cpu",),
+}
+LONGEST_SECONDS = 86400.0  # that are shown; `jobtop metrics --host --since` prints more
+BEFORE_SECONDS = 15.0  # that are read before the window, so that its first rate is known
+MOST_POINTS = 1200
+DETAIL_KINDS = {"disks": Scope.DISK, "interfaces": Scope.INTERFACE, "gpus": Scope.GPU}
+
+
+@record
+class DeviceCurves:
+    """The curves of the host (without a device) or of a device by key, over seconds since the epoch."""
+
+    device: Device | None
+    curves: Mapping[str, Curve]
+
+    def value(self, key: str, at: float | None = None) -> Number | None:
+        """The newest known value, or the value at a moment; None if the last sample does not have it."""
+        curve = self.curves.get(key)
+        if curve is None or not curve.times:
+            return None
+        if at is None:
+            return curve.values[-1]
+        return curve.values[min(len(curve.times) - 1, bisect_left(curve.times, at))]
+
+    def has(self, *keys: str) -> bool:
+        """Whether one of these is known at any time of the window."""
+        return any(key in self.curves and any(v is not None for v in self.curves[key].values) for key in keys)
+
+
+@record
+class HostHistory:
+    """The host and its devices in a part of the time; `known` is the time that has samples, up to now."""
+
+    host: str
+    known: tuple[float, float]
+    devices: tuple[DeviceCurves, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(curve.times for device in self.devices for curve in device.curves.values())
+
+    def of_host(self) -> DeviceCurves:
+        """The host itself."""
+        return next((part for part in self.devices if part.device is None), DeviceCurves(None, {}))
+
+    def of(self, scope: Scope) -> list[DeviceCurves]:
+        """The devices of a kind; for the host, itself."""
+        kind = None if scope is Scope.HOST else scope.value
+        return [part for part in self.devices if (None if part.device is None else part.device.kind) == kind]
+
+
+class Columns:
+    """The stored columns of one owner, oldest first; counters as they are."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self.times: list[float] = []
+        self.values: dict[str, list[Number | None]] = {key: [] for key in keys}
+
+    def add(self, times: Sequence[float], values: Mapping[str, Sequence[Number | None]]) -> None:
+        """Add later samples; those that are there already are passed over."""
+        begin = bisect_left(times, self.times[-1] + 1e-4) if self.times else 0
+        self.times += times[begin:]
+        for key, column in self.values.items():
+            column.extend(values[key][begin:])
+
+    def drop_before(self, moment: float) -> None:
+        count = bisect_left(self.times, moment)
+        del self.times[:count]
+        for column in self.values.values():
+            del column[:count]
+
+    def curves(self, start: float, end: float) -> dict[str, Curve]:
+        """The curves of a part of the time, thinned to what a screen can show; peaks are kept."""
+        first, last = bisect_left(self.times, start), bisect_left(self.times, end + 1e-4)
+        begin = max(0, first - 1)
+        times = self.times[begin:last]
+        found = {key: make_curve(find_metric(key), times, column[begin:last]) for key, column in self.values.items()}
+        if LATENCY_PARTS[0] in found:
+            rows = zip(*(found.pop(key).values for key in LATENCY_PARTS), strict=True)
+            seconds = [latency(dict(zip(LATENCY_PARTS, row, strict=True))) for row in rows]
+            found[LATENCY.key] = Curve(LATENCY, times, list(seconds))
+        return {key: thinned(curve) for key, curve in found.items()}
+
+
+class HostReading:
+    """Reads the window of one host of a store; called only in the reader's thread, one call at a time."""
+
+    def __init__(self, host: str | None = None) -> None:
+        self.host = host
+        self._columns: dict[Device | None, Columns] = {}
+        self._start: float | None = None
+        self._machine: MachineRecord | None = None
+
+    def read(self, database: Database, span: float | None, end: float | None, now: float) -> HostHistory:
+        """The window that ends at a moment, or now; `span` is None for all of the last day."""
+        last = now if end is None else end
+        start = last - min(LONGEST_SECONDS, span or LONGEST_SECONDS)
+        if self._machine is None or self._machine.database is not database:
+            self._machine, self._columns = MachineRecord(database), {}
+        if end is None and (self._start is None or start - BEFORE_SECONDS < self._start):
+            self._columns = {}
+        if end is None:
+            self._start = start - BEFORE_SECONDS
+        machine, host = self._machine, self.host or self._machine.host
+        owners = [owner for owner in machine.owners() if owner.host == host and owner.scope in READ]
+        devices = [
+            DeviceCurves(owner.device, MappingProxyType(self._curves(machine, owner, (start, end), now)))
+            for owner in owners
+        ]
+        known = tuple(part for part in devices if part.device is None or any(c.times for c in part.curves.values()))
+        first = next((machine.oldest_at(owner) for owner in owners if owner.device is None), None)
+        return HostHistory(host, (now if first is None else min(first, now), now), known)
+
+    def hosts(self, database: Database) -> list[str]:
+        """The hosts of a store: its own, and those that were merged into it."""
+        return list(dict.fromkeys(owner.host for owner in MachineRecord(database).owners()))
+
+    def _curves(
+        self, machine: MachineRecord, owner: Owner, window: tuple[float, float | None], now: float
+    ) -> dict[str, Curve]:
+        """The curves of a window; of one that ends now, only what is new is read."""
+        assert owner.scope is not None
+        keys, (start, end) = READ[owner.scope], window
+        columns = Columns(keys) if end is not None else self._columns.setdefault(owner.device, Columns(keys))
+        since = columns.times[-1] if columns.times else start - BEFORE_SECONDS
+        news = machine.series(owner, keys, since, end)
+        columns.add(news.times, news.values)
+        columns.drop_before(start - BEFORE_SECONDS)
+        return columns.curves(start, now if end is None else end)
+
+
+def thinned(curve: Curve) -> Curve:
+    """A curve of at most `MOST_POINTS` points, with its extremes."""
+    if len(curve.times) <= MOST_POINTS:
+        return curve
+    kept = select_positions(curve.times, [curve.values], MOST_POINTS)
+    return Curve(curve.metric, [curve.times[place] for place in kept], [curve.values[place] for place in kept])
+
+
+class LiveHost:
+    """What the console itself has read of its machine while the screen was open, if no process records the machine."""
+
+    def __init__(self) -> None:
+        self._columns: dict[Device | None, tuple[list[float], dict[str, list[Number | None]]]] = {}
+        self._at = 0.0
+
+    def see(self, machine: MachineView) -> None:
+        """Remember a reading; its counters are rates already."""
+        if machine.at <= self._at:
+            return
+        self._at = machine.at
+        for device, values in machine_devices(machine):
+            times, columns = self._columns.setdefault(device, ([], {}))
+            for key, value in values.items():
+                columns.setdefault(key, [None] * len(times)).append(value)
+            times.append(machine.at)
+            for column in columns.values():
+                column.extend([None] * (len(times) - len(column)))
+            if times[0] < machine.at - LONGEST_SECONDS:
+                del times[0]
+                for column in columns.values():
+                    del column[0]
+
+    def joined(self, history: HostHistory, start: float, end: float) -> HostHistory:
+        """The recorded history, with what was seen after its last sample."""
+        recorded = {part.device: part for part in history.devices}
+        parts = [self._joined(part, start, end) for part in history.devices]
+        parts += [
+            self._joined(DeviceCurves(device, {}), start, end) for device in self._columns if device not in recorded
+        ]
+        known = tuple(part for part in parts if part.device is None or part.curves)
+        seen = [times[0] for times, _ in self._columns.values() if times]
+        return HostHistory(history.host, (min([*seen, history.known[0]]), history.known[1]), known)
+
+    def _joined(self, part: DeviceCurves, start: float, end: float) -> DeviceCurves:
+        if part.device not in self._columns:
+            return part
+        times, columns = self._columns[part.device]
+        curves = dict(part.curves)
+        for key, column in columns.items():
+            before = curves.get(key)
+            last = before.times[-1] if before is not None and before.times else start
+            begin, stop = bisect_left(times, last + 1e-4), bisect_left(times, end + 1e-4)
+            if begin < stop:
+                metric = LATENCY if key == LATENCY.key else find_metric(key)
+                old_times, old_values = (before.times, before.values) if before is not None else ([], [])
+                curves[key] = Curve(metric, [*old_times, *times[begin:stop]], [*old_values, *column[begin:stop]])
+        return DeviceCurves(part.device, curves)
+
+
+def machine_devices(machine: MachineView) -> Iterator[tuple[Device | None, dict[str, Number | None]]]:
+    """The host and its devices in a view, with the keys that the screen shows."""
+    yield None, {key: machine.values.get(key) for key in READ[Scope.HOST] if machine.values.get(key) is not None}
+    for core, loads in machine.detail.get("cores", {}).items():
+        percent, iowait, steal = (*loads, None, None, None)[:3]
+        shares = [None if value is None else value / 100 for value in (iowait, steal)]
+        yield Device("core", core), {"cpu.percent": percent, "cpu.iowait": shares[0], "cpu.steal": shares[1]}
+    for group, scope in DETAIL_KINDS.items():
+        for name, values in machine.detail.get(group, {}).items():
+            known = {key: values.get(key) for key in READ[scope] if key not in LATENCY_PARTS}
+            found = {key: value for key, value in known.items() if value is not None}
+            if scope is Scope.DISK and LATENCY_PARTS[0] in values:
+                found[LATENCY.key] = latency(values)
+            yield Device(scope.value, name), found
