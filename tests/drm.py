@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from jobtop.core.measure.collectors.gpu.drm_source import DrmSource
@@ -15,6 +16,7 @@ from processes import FakeProc
 from support import ROOT
 
 DATA = ROOT / "tests/data/gpu"
+NOBODY = 65534
 Values = dict[str, float | None]
 
 
@@ -85,3 +87,16 @@ class DrmMachine:
     def close(self) -> None:
         self.source.close()
         self.table.close()
+
+
+@contextmanager
+def as_user() -> Iterator[None]:
+    """What a user without privileges may do, also where the tests run as root."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)

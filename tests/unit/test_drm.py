@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from drm import DrmMachine, plant
+from drm import DrmMachine, as_user, plant
 
 from jobtop.core.measure.collectors.gpu.amd import LONGEST_STEP_SECONDS, PowerIntegral
 from jobtop.core.measure.collectors.gpu.drm_cards import find_cards
@@ -22,7 +22,6 @@ from jobtop.core.measure.source_runs import SlowRun, UnopenedSource
 from jobtop.core.measure.sources import Options, drm, open_one
 from support import wait_for
 
-NOBODY = 65534
 OTHER_FILES = {"gpu.temp", "gpu.fan"}  # they have a second file to be read from
 MIB, GIB = 1024**2, 1024**3
 Machines = Callable[..., DrmMachine]
@@ -276,14 +275,8 @@ def test_what_may_not_be_read_is_absent_with_the_reason_to_a_user() -> None:
         amd = DrmMachine(Path(directory), "amd-dgpu")
         for path in (amd.file("gpu_busy_percent"), amd.file("power1_average"), amd.file("mem_info_vram_used")):
             path.chmod(0)
-        root = os.geteuid() == 0
-        if root:
-            os.seteuid(NOBODY)
-        try:
+        with as_user():
             values = amd.device()
-        finally:
-            if root:
-                os.seteuid(0)
         amd.close()
     absent = {key for key, value in values.items() if value is None}
     assert absent - {"gpu.throttled"} == {"gpu.util", "gpu.power", "gpu.mem_used", "gpu.mem_free", "energy.gpu"}

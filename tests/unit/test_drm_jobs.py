@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from drm import DATA, DrmMachine
+from drm import DATA, DrmMachine, as_user
 
 from jobtop.core.measure.collectors.gpu.drm_fdinfo import LONGEST_WAIT_SECONDS, DrmProcesses
 from jobtop.core.measure.collectors.gpu.fdinfo import Client, ClientLoad, memory_in_use, parse
@@ -209,6 +210,49 @@ def test_a_process_that_exits_takes_its_use_with_it(machine: Callable[..., DrmMa
     (amd.proc.root / "61/fd/7").unlink()
     values = amd.job()
     assert (values["gpu.util"], values["gpu.mem_used"]) == (0, 0)
+
+
+@pytest.mark.parametrize("text", ["", "drm-driver:\tamdgpu\ndrm-cli", "\x00"])
+def test_a_torn_reading_is_absent_and_not_0(machine: Callable[..., DrmMachine], text: str) -> None:
+    amd = machine("amd-dgpu")
+    amd.open_gpu(60, 7, "amdgpu-1")
+    amd.collect()
+    (amd.proc.root / "60/fdinfo/7").write_text(text)
+    assert amd.job() == {"energy.gpu": 0.0}  # what was counted so far
+    amd.open_gpu(60, 7, "amdgpu-1")
+    amd.collect()
+    amd.open_gpu(60, 7, "amdgpu-2")
+    values = amd.job()
+    assert values["gpu.util"] == pytest.approx(60.0)
+    assert values["energy.gpu"] == pytest.approx(120.0)
+
+
+def test_of_a_driver_that_counts_no_time_there_is_no_energy(machine: Callable[..., DrmMachine]) -> None:
+    amd = machine("amd-dgpu")
+    amd.open_gpu(60, 7, "amdgpu-1")
+    file = amd.proc.root / "60/fdinfo/7"
+    file.write_text("drm-driver:\tolder\ndrm-client-id:\t1\ndrm-pdev:\t0000:03:00.0\ndrm-total-vram:\t1 MiB\n")
+    amd.collect()
+    assert amd.job() == {"gpu.mem_used": MIB}
+    file.write_text("")
+    assert amd.job() == {}
+    assert amd.device()["gpu.processes"] == 1
+
+
+def test_a_process_of_another_user_cannot_be_looked_into() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        amd = DrmMachine(Path(directory), "amd-dgpu", jobs=JOBS.items())
+        for pid, parent in ((50, 1), (60, 50)):
+            amd.proc.put(pid, parent)
+        amd.open_gpu(60, 7, "amdgpu-1")
+        (amd.proc.root / "60/fd").chmod(0)
+        (amd.proc.root / "60/fdinfo").chmod(0)
+        amd.collect(0.0)
+        with as_user():
+            amd.now += 60.0
+            assert DrmProcesses(str(amd.proc.root)).read({(100, 60): 1}, {}, frozenset(), amd.now) == {}
+        amd.close()
 
 
 def test_a_gpu_without_an_address_is_known_by_its_node(machine: Callable[..., DrmMachine]) -> None:

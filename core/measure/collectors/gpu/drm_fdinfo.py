@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from jobtop.core.measure.collectors.gpu.fdinfo import ClientLoad, memory_in_use, parse
+from jobtop.core.measure.collectors.gpu.fdinfo import ClientLoad, counts, memory_in_use, parse
 from jobtop.core.procfs import read_text
 from jobtop.core.record import record
 
@@ -34,15 +34,17 @@ class Use:
 
     memory_bytes: int | None
     percent: float | None
+    is_counted: bool = True  # the driver counts the time of engines, though there may be no percentage now
 
 
 class Search:
     """What is known of one process: its open GPUs by descriptor, and when to look again."""
 
-    __slots__ = ("cpu_ns", "files", "next_at", "wait_seconds")
+    __slots__ = ("counted", "cpu_ns", "files", "next_at", "wait_seconds")
 
     def __init__(self, now: float) -> None:
         self.files: dict[str, str] = {}  # nodes, by descriptor
+        self.counted: set[str] = set()  # descriptors that the driver has told the time of engines of
         self.cpu_ns: int | None = -1
         self.next_at, self.wait_seconds = now, FIRST_WAIT_SECONDS
 
@@ -65,15 +67,19 @@ class DrmProcesses:
         for (_, pid), search in sorted((key, search) for key, search in self._searches.items() if search.files):
             for descriptor, node in search.files.items():
                 client = parse(read_text(f"{self._proc}/{pid}/fdinfo/{descriptor}"))
-                if client is None:
+                if client is None and self._node(pid, descriptor) != node:
                     search.next_at = now  # it was closed, or is another file now
                     continue
-                address = client.address or addresses.get(node, node)
-                key = address, client.number
-                if key in loads:  # a duplicate, or inherited from the process that has opened it
-                    continue
-                loads[key] = self._loads.get(key) or ClientLoad()
-                use = Use(memory_in_use(client, address in integrated), loads[key].percent(client, now))
+                address, use = addresses.get(node, node), Use(None, None, descriptor in search.counted)
+                if client is not None:
+                    address = client.address or address
+                    key = address, client.number
+                    if key in loads:  # a duplicate, or inherited from the process that has opened it
+                        continue
+                    load = loads[key] = self._loads.get(key) or ClientLoad()
+                    use = Use(memory_in_use(client, address in integrated), load.percent(client, now), counts(client))
+                    if use.is_counted:
+                        search.counted.add(descriptor)
                 users = found.setdefault(address, {})
                 users[pid] = _together(users[pid], use) if pid in users else use
         self._loads = loads
@@ -105,14 +111,19 @@ class DrmProcesses:
         except OSError:  # it has exited, or belongs to another user (sudo)
             descriptors = []
         for descriptor in descriptors:
-            try:
-                target = os.readlink(f"{directory}/{descriptor}")
-            except OSError:
-                continue
-            if target.startswith(NODES):
-                search.files[descriptor] = target.removeprefix(NODES)
+            if (node := self._node(pid, descriptor)) is not None:
+                search.files[descriptor] = node
+        search.counted &= search.files.keys()
         search.next_at = now + (OPEN_WAIT_SECONDS if search.files else search.wait_seconds)
         search.wait_seconds = min(2 * search.wait_seconds, LONGEST_WAIT_SECONDS)
+
+    def _node(self, pid: int, descriptor: str) -> str | None:
+        """The file in /dev/dri that a descriptor is open on; None if it is another file, or closed."""
+        try:
+            target = os.readlink(f"{self._proc}/{pid}/fd/{descriptor}")
+        except OSError:
+            return None
+        return target.removeprefix(NODES) if target.startswith(NODES) else None
 
 
 def _together(first: Use, second: Use) -> Use:
@@ -121,4 +132,4 @@ def _together(first: Use, second: Use) -> Use:
         None if first.memory_bytes is None or second.memory_bytes is None else first.memory_bytes + second.memory_bytes
     )
     percent = None if first.percent is None or second.percent is None else min(100.0, first.percent + second.percent)
-    return Use(memory, percent)
+    return Use(memory, percent, first.is_counted and second.is_counted)

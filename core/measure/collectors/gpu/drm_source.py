@@ -223,8 +223,11 @@ class DrmSource:
             self._joules[address] = joules
         if busy is not None:
             self._with_load.add(address)
-        can_divide = (len(computing) <= 1 if self._knows_pids else not computing) and (
-            before is None or address in self._with_load
+        is_counted = all(use.is_counted for use in uses.values())
+        can_divide = (
+            is_counted
+            and (len(computing) <= 1 if self._knows_pids else not computing)
+            and (before is None or address in self._with_load)
         )
         used = None if None in (joules, before, busy) else max(0.0, (joules or 0) - (before or 0))
         divisible = joules is not None and can_divide

@@ -95,6 +95,11 @@ def memory_in_use(client: Client, is_integrated: bool) -> int | None:
     return sum(reachable) if reachable else None
 
 
+def counts(client: Client) -> bool:
+    """Whether its driver counts the time of engines."""
+    return bool(client.engines) or client.driver in SILENT_AT_ZERO
+
+
 class ClientLoad:
     """How busy a client keeps the GPU: the class of engines that it uses most, in percent.
 
@@ -119,7 +124,7 @@ class ClientLoad:
                 return None
             self._engines[name] = engine, now
             shares.append(None if known is None else _share(known, engine, now))
-        if not client.engines and client.driver in SILENT_AT_ZERO and before is not None:
+        if not client.engines and counts(client) and before is not None:
             return 0.0
         found = [share for share in shares if share is not None]
         return min(MOST_PERCENT, max(found)) if found else None
