@@ -29,7 +29,6 @@ KEYS = (
     *("cpu.user", "cpu.system", "mem.used", "io.read_bytes", "io.write_bytes", "proc.count", "proc.threads"),
     *("gpu.util", "gpu.mem_used", "limit.memory"),
 )
-GPU_PERCENT, GPU_MEMORY = KEYS.index("gpu.util"), KEYS.index("gpu.mem_used")
 KEPT_SECONDS = 75.0
 KEPT_SAMPLES = 75
 ROWS_AT_ONCE, ROWS_IN_MEMORY = 200_000, 500
@@ -73,11 +72,6 @@ class Tail:
         self.cpu.append(cpu)
         self.memory.append(values[2])
         self.last, self._before, self._now = values, before, None
-
-    @property
-    def is_on_gpu(self) -> bool:
-        """Whether the newest sample has a number of GPUs."""
-        return self.last is not None and self.last[GPU_PERCENT : GPU_MEMORY + 1] != (None, None)
 
     @property
     def now(self) -> Now:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
 
@@ -46,6 +47,14 @@ class NamedRecord:
                     finite = value if value is not None and math.isfinite(value) else None
                     rows.append((number, Sample(at, (finite,))))
             self.store.append(rows)
+
+    def jobs_with(self, pattern: str, job_seqs: Iterable[int]) -> set[int]:
+        """Which of these jobs have a name that matches a GLOB pattern."""
+        with self.database.reading() as connection:
+            if not has_tables_of(connection, NAMED.since_version):
+                return set()
+            sql = "SELECT DISTINCT job_seq FROM named WHERE job_seq IN (SELECT value FROM json_each(?)) AND name GLOB ?"
+            return {seq for (seq,) in connection.execute(sql, (json.dumps(list(job_seqs)), pattern))}
 
     def names(self, job: Job) -> list[str]:
         """The names that a job chose, in the order of their first values."""

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from jobtop.core.errors import JobtopError, StoreBusy, StoreError
+from jobtop.core.measure.job_gpus import series_name
 from jobtop.core.model import LIVE, Job, knowledge
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import replace
@@ -34,6 +35,7 @@ RECONCILE_SECONDS = 5.0
 LOCAL_POLL_SECONDS, NETWORK_POLL_SECONDS = 0.25, 5.0
 STALE_SECONDS = 60.0
 FIRST_PAUSE_SECONDS = 0.22  # in which the first view is painted
+ANY_GPU = series_name("gpu.*", "*")  # the names of all series of what a job uses of a GPU
 BUSY_SECONDS = 15.0  # after this many seconds a busy store is reported
 
 
@@ -138,14 +140,17 @@ class FollowedStore:
 
         self.host = self.host or HostTail(database)
         self.host.poll()
-        tails = self.tails.tails if self.tails is not None else {}
-        on_gpus = [seq for seq, tail in tails.items() if tail.is_on_gpu and seq in self.jobs]
-        if on_gpus or self._gpus:
-            from jobtop.tui.data.job_gpus import uses_now
-
-            self._gpus = {seq: MappingProxyType(uses_now(database, self.jobs[seq])) for seq in on_gpus}
+        self._gpus = self._read_gpus(database)
         if self.queue is not None:
             self.queue.read(database, any(job.status == "queued" for job in self.jobs.values()))
+
+    def _read_gpus(self, database: Database) -> dict[int, Mapping[str, Use]]:
+        from jobtop.store.samples.named import NamedRecord
+        from jobtop.tui.data.job_gpus import uses_now
+
+        live = [seq for seq, job in self.jobs.items() if not job.status.ended]
+        on_gpus = NamedRecord(database).jobs_with(ANY_GPU, live) if live else ()
+        return {seq: MappingProxyType(uses_now(database, self.jobs[seq])) for seq in on_gpus}
 
     def _close_and_forget(self) -> None:
         self._file.close()

@@ -110,6 +110,8 @@ class JobScreen(JobActions):
     JobScreen {
         #upper { height: 2fr; min-height: 5; }
         #side { width: 3fr; }
+        #gpus { height: auto; max-height: 60%; }
+        &.-narrow #gpus { height: 1fr; max-height: 100%; }
         #cpu, #memory { width: 4fr; }
         #lower { height: 3fr; }
         #tree, #files { width: 5fr; }
