@@ -124,10 +124,11 @@ def _gpu_top_words(machine: MachineFiles) -> str:
 
 def jobs_on_gpus(cards: list[Card], machine: MachineFiles, read_fdinfo: Callable[[str], str] = read_text) -> Finding:
     """Check whether a process of ours that has a GPU open tells what it uses, by opening one that is awake."""
+    awake = [card for card in cards if not card.is_asleep]
+    if not awake:
+        return Finding(JOBS, State.ABSENT, "not tried: all cards are asleep")
     problems = []
-    for card in cards:
-        if card.is_asleep:
-            continue
+    for card in awake:
         node = machine.path("dev/dri", card.nodes[-1])
         try:
             descriptor = os.open(node, os.O_RDWR | os.O_CLOEXEC)

@@ -44,6 +44,11 @@ def test_a_card_with_files_that_cannot_be_read_fails_with_the_reason(machine_fil
     assert "empty" in found.meaning
 
 
+def test_a_card_that_sleeps_is_not_opened(machine_files: MachineFiles) -> None:
+    cards = drm_cards.find_cards(str(plant(Path(machine_files.path("sys")), "amd-asleep")))
+    assert drm_gpus.jobs_on_gpus(cards, machine_files).state is State.ABSENT
+
+
 def test_whether_jobs_on_a_gpu_are_known_is_tried(machine_files: MachineFiles) -> None:
     sys_files = plant(Path(machine_files.path("sys")), "amd-dgpu")
     cards = drm_cards.find_cards(str(sys_files))
