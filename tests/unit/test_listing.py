@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jobtop.core.analysis.statistics import group_json
 from jobtop.core.errors import StoreError
 from jobtop.core.model import Job, Status, Usage
 from jobtop.core.paths import StatePaths
@@ -294,8 +295,8 @@ def test_groups_and_vocabularies_of_several_stores_are_merged(
     assert merge_vocabularies(map(vocabulary, parts)).keys() == vocabulary(history).keys()
     for key, words in merge_vocabularies(map(vocabulary, parts)).items():
         assert set(words) == set(vocabulary(history)[key])
-    apart = {group.name: group.summary for group in group_by_name([read_runs(part) for part in parts])}
-    assert apart == {group.name: group.summary for group in groups_of(history)}
+    apart = {group.name: group_json(group.summary) for group in group_by_name([read_runs(part) for part in parts])}
+    assert apart == {group.name: group_json(group.summary) for group in groups_of(history)}
 
 
 def test_an_order_is_read_again_only_after_a_change(database: Database, tmp_path: Path) -> None:

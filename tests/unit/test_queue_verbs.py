@@ -156,13 +156,14 @@ def test_a_wait_for_a_job_without_an_agent_says_so_once(queue: Queue, monkeypatc
 @pytest.mark.parametrize(
     ("values", "code", "said"),
     [
-        ({"signal": 9, "exit_code": None, "reason": "over its memory limit"}, 137, " failed: over its memory limit"),
-        ({"status": Status.TIMEOUT, "exit_code": 0, "reason": "over its 1s"}, 124, " timeout: over its 1s"),
-        ({"exit_code": 3, "reason": "exit code 3"}, 3, None),
+        ({"signal": 9, "exit_code": None, "reason": "over its memory limit"}, 137, "failed (over its memory limit)"),
+        ({"status": Status.TIMEOUT, "exit_code": 0, "reason": "over its 1s"}, 124, "timeout (over its 1s)"),
+        ({"exit_code": 3, "reason": "exit code 3"}, 3, "failed (exit code 3)"),
+        ({"status": Status.SUCCESS, "exit_code": 0}, 0, None),
     ],
-    ids=["killed", "timeout", "exit code"],
+    ids=["killed", "timeout", "exit code", "success"],
 )
-def test_who_submits_and_waits_hears_what_the_exit_code_does_not_say(
+def test_submit_and_wait_says_why_a_job_did_not_succeed(
     queue: Queue, capsys: pytest.CaptureFixture[str], values: dict[str, Any], code: int, said: str | None
 ) -> None:
     job = queue.jobs.insert(made_job(**{"status": Status.FAILED} | values))
@@ -171,7 +172,7 @@ def test_who_submits_and_waits_hears_what_the_exit_code_does_not_say(
     if said is None:
         assert message == ""
     else:
-        assert_one_line(message, f"job {job.id[:8]} ", said)
+        assert_one_line(message, job.id[:8], said)
 
 
 @pytest.mark.parametrize(
