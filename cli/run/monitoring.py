@@ -52,7 +52,8 @@ class Monitoring:
         )
         engine = Engine(sink, chosen(config, self.interval))
         report = print_report if self.report_seconds else None
-        engine.watch(self.job_id, target_of(self.started), report, self.report_seconds or 0.0)
+        target = target_of(self.started, self.recorder.job.limits)
+        engine.watch(self.job_id, target, report, self.report_seconds or 0.0)
         try:
             engine.start()
         except StartError as error:

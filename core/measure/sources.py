@@ -110,6 +110,7 @@ GPU_SOURCES: dict[str, Opener] = {
 JOB_SOURCES: dict[str, Opener] = {
     "processes": collector("process_source"),
     "cgroups": collector("cgroup_source"),
+    "limits": collector("limits.source"),
     "energy": energy,
     **GPU_SOURCES,
     "files": files,

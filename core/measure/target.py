@@ -7,7 +7,7 @@ from jobtop.core.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from jobtop.core.model import Job
+    from jobtop.core.model import Job, Limits
     from jobtop.core.run.facts import Started
 
 
@@ -21,6 +21,7 @@ class Target:
     cgroups: tuple[str, ...] = ()
     memory_limit_bytes: int | None = None  # the sampler stops the job above this
     main: Identity | None = None  # the job ends when this process exits; None if it is not known
+    declared: Limits | None = None  # what the job asked for; None if that is not known
 
 
 def target_in(directory: object, job: Job) -> Target | None:
@@ -29,13 +30,13 @@ def target_in(directory: object, job: Job) -> Target | None:
 
     started = read_started(directory)
     if started is not None:
-        return target_of(started)
+        return target_of(started, job.limits)
     if job.shim is None:
         return None
-    return Target(job.shim, job.start_boottime or 0.0, includes_root=job.shim.pid == job.pid)
+    return Target(job.shim, job.start_boottime or 0.0, includes_root=job.shim.pid == job.pid, declared=job.limits)
 
 
-def target_of(started: Started) -> Target:
+def target_of(started: Started, declared: Limits | None = None) -> Target:
     """What to sample of a job that started; where no shim is above it, its main process is the root."""
     return Target(
         started.shim,
@@ -44,4 +45,5 @@ def target_of(started: Started) -> Target:
         started.cgroups,
         started.memory_limit,
         started.main,
+        declared,
     )

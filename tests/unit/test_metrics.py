@@ -38,8 +38,9 @@ from jobtop.core.metrics import (
     metrics_of,
     nearest,
 )
-from jobtop.core.model import Identity, Sample
+from jobtop.core.model import Identity, Limits, Sample
 from jobtop.core.text.metric_notes import NOTES, note_of
+from limited import LIMITS, PID, LimitedMachine, limited_target
 from nvml import FakeGpu, fake_nvml, load_in_this_process
 from processes import FakeProc, fold
 from support import ROOT
@@ -67,7 +68,7 @@ HOST = f"""
 
 # What nothing reads yet, by scope: a new reader takes its keys from here.
 AWAITED = {
-    Scope.JOB: "proc.forks_denied limit.cpus limit.memory limit.pids limit.fds",
+    Scope.JOB: "",
     Scope.GPU: "",
     Scope.CONTAINER: JOB,
     Scope.HOST: "",
@@ -158,6 +159,7 @@ def a_cgroup(directory: Path) -> str:
         "memory.stat": "anon 1\nfile 2\nshmem 3\n",
         "memory.current": "6\n",
         "memory.events": "oom 0\noom_kill 0\n",
+        "pids.events": "max 0\n",
         **dict.fromkeys(("cpu.pressure", "memory.pressure", "io.pressure"), stall),
     }
     for name, text in files.items():
@@ -178,7 +180,14 @@ def keys_read_of_a_job(below: Path) -> set[str]:
     cgroup = CgroupReader([a_cgroup(below / "cgroup")])
     counted, _ = cgroup.read()
     on_gpu = readings_of_a_gpu(below, 60, {"job": Target(Identity("", 50, None), 0.0)}).jobs["job"]
-    values = fold(tree) | counted | readings_of_energy(below).jobs["a"] | on_gpu | values_of_a_socket()
+    values = (
+        fold(tree)
+        | limits_of_a_job(below)
+        | counted
+        | readings_of_energy(below).jobs["a"]
+        | on_gpu
+        | values_of_a_socket()
+    )
     cgroup.close()
     table.close()
     before, after = (Sample(elapsed, tuple(map(values.get, JOB_COLUMNS))) for elapsed in (1.0, 2.0))
@@ -209,6 +218,14 @@ def readings_of_a_gpu(below: Path, pid: int, jobs: dict[str, Target]) -> Reading
         readings = source.collect(jobs)
         source.close()
     return readings
+
+
+def limits_of_a_job(below: Path) -> dict[str, float]:
+    """What a process tells of its limits, and what its job asked for."""
+    machine = LimitedMachine(below / "limited", "container")
+    machine.put("", {"pids.max": "100"})
+    machine.put_process(PID, limits=LIMITS.format(1024))
+    return machine.values(limited_target(declared=Limits(cpus=1.0, memory_bytes=1)))
 
 
 def readings_of_energy(below: Path) -> Readings:

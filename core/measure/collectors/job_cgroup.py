@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PRESSURES = {"cpu.pressure": "cpu.pressure", "mem.pressure": "memory.pressure", "io.pressure": "io.pressure"}
 FILES = (
     *("cpu.stat", "cpuacct.usage", "cpuacct.usage_user", "memory.stat"),
-    *("memory.current", "memory.usage_in_bytes", "memory.events", "memory.oom_control"),
+    *("memory.current", "memory.usage_in_bytes", "memory.events", "memory.oom_control", "pids.events"),
 )
 QUOTA_STAT = "cpu.stat of version 1"
 # What changes while no process of the job runs: pages are reclaimed, and processes that wait for a disk stall.
@@ -57,7 +57,8 @@ class CgroupReader:
             took = time.clock_gettime(BOOTTIME) - began
             if took < LONGEST_READ_SECONDS:  # else we were kept waiting between the clock and the counter
                 break
-        return cpu | self._throttled() | self._memory() | self._pressure(), began + took / 2 if cpu else None
+        rest = self._throttled() | self._memory() | self._pressure() | self._forks()
+        return cpu | rest, began + took / 2 if cpu else None
 
     def has_changed(self) -> bool:
         """Whether a value changed although no process of the job has run since the last reading."""
@@ -127,6 +128,11 @@ class CgroupReader:
             values["mem.cgroup"] = int(charged)
         kills = cgroup.oom_count(self._text("memory.oom_control" if version_1 else "memory.events"))
         return values if kills is None else values | {"mem.oom_kills": kills}
+
+    def _forks(self) -> dict[str, Number]:
+        """How often a process could not be created because of the limit of this cgroup."""
+        denied = cgroup.number_in(self._text("pids.events"), "max ")
+        return {} if denied is None else {"proc.forks_denied": denied}
 
     def _pressure(self) -> dict[str, Number]:
         values: dict[str, Number] = {}

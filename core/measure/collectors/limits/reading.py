@@ -1,0 +1,176 @@
+"""Reads the limits of a process: of its cgroups and those above them, its affinity, its open files, Slurm's."""
+
+from __future__ import annotations
+
+from jobtop.core.procfs import read_text
+from jobtop.core.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import TypeVar
+
+    Number = TypeVar("Number", int, float)
+
+NO_LIMIT_BYTES = 2**60  # version 1 writes "no limit" as the largest number of pages
+MEBIBYTE = 1024 * 1024
+VERSION_2 = "version 2"
+CONTROLLERS = ("cpu", "memory", "pids")  # of version 1, that set limits
+
+
+@record
+class LimitSet:
+    """Limits of a job; None: there is none, or it is not known."""
+
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    pids: int | None = None
+
+    def tightest(self, other: LimitSet) -> LimitSet:
+        """The lower of each pair."""
+        return LimitSet(
+            _lower(self.cpus, other.cpus),
+            _lower(self.memory_bytes, other.memory_bytes),
+            _lower(self.pids, other.pids),
+        )
+
+
+@record
+class Mount:
+    """A mounted tree of cgroups: the controllers of version 1, or VERSION_2; the part that is mounted, and where."""
+
+    controllers: frozenset[str]
+    root: str
+    place: str
+
+
+def find_mounts(proc: str = "/proc") -> list[Mount]:
+    """The trees of cgroups that can have limits, as this process sees them."""
+    found = []
+    for line in read_text(f"{proc}/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        kind, *rest = after.split(" ")
+        words = before.split(" ")
+        if kind not in ("cgroup", "cgroup2") or len(words) < 5 or len(rest) < 2:
+            continue
+        options = frozenset((VERSION_2,)) if kind == "cgroup2" else frozenset(rest[-1].split(",")) & {*CONTROLLERS}
+        if options:
+            found.append(Mount(options, words[3].rstrip("/"), words[4].replace("\\040", " ")))
+    return found
+
+
+class CgroupLimits:
+    """Reads the limits of cgroups; those of a directory are read once for all jobs below it."""
+
+    def __init__(self, mounts: list[Mount]) -> None:
+        self._mounts = mounts
+        self._known: dict[str, LimitSet] = {}
+
+    def of_process(self, directory: str) -> LimitSet:
+        """The tightest limits on the way from the cgroups of a process up to the roots of their trees."""
+        found = LimitSet()
+        for line in read_text(f"{directory}/cgroup").splitlines():
+            words = line.split(":", 2)
+            if len(words) < 3:
+                continue
+            _, controllers, path = words
+            names = frozenset(controllers.split(",")) & {*CONTROLLERS} if controllers else frozenset((VERSION_2,))
+            for mount in self._mounts:
+                if names and names <= mount.controllers:
+                    for place in _way_up(mount, path):
+                        found = found.tightest(self._of(place, VERSION_2 in mount.controllers))
+                    break
+        return found
+
+    def _of(self, directory: str, is_version_2: bool) -> LimitSet:
+        known = self._known.get(directory)
+        if known is None:
+            known = self._known[directory] = (_version_2 if is_version_2 else _version_1)(directory)
+        return known
+
+
+def _way_up(mount: Mount, path: str) -> Iterator[str]:
+    """The directories from a cgroup up to the root of its tree, as far as that is mounted."""
+    if "/.." in path or not (path == mount.root or path.startswith(f"{mount.root}/")):
+        return
+    inside = path.removeprefix(mount.root).rstrip("/")
+    while inside:
+        yield mount.place + inside
+        inside = inside.rpartition("/")[0]
+    yield mount.place
+
+
+def _version_2(directory: str) -> LimitSet:
+    return LimitSet(
+        _quota(read_text(f"{directory}/cpu.max").split()),
+        _count(read_text(f"{directory}/memory.max")),
+        _count(read_text(f"{directory}/pids.max")),
+    )
+
+
+def _version_1(directory: str) -> LimitSet:
+    words = [read_text(f"{directory}/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+    memory = _count(read_text(f"{directory}/memory.limit_in_bytes"))
+    return LimitSet(
+        _quota(words),
+        None if memory is None or memory >= NO_LIMIT_BYTES else memory,
+        _count(read_text(f"{directory}/pids.max")),
+    )
+
+
+def affinity(directory: str, cores: int) -> int | None:
+    """How many cores a process may run on; None if on all of them."""
+    _, name, rest = read_text(f"{directory}/status").partition("Cpus_allowed_list:")
+    allowed = 0
+    for part in rest.partition("\n")[0].strip().split(",") if name else ():
+        first, _, last = part.partition("-")
+        if not (first.isdigit() and (last or first).isdigit()):
+            return None
+        allowed += int(last or first) - int(first) + 1
+    return allowed if 0 < allowed < cores else None
+
+
+def open_files_limit(directories: Iterable[str]) -> int | None:
+    """The lowest soft limit of open files of some processes; None if none has one."""
+    limits = []
+    for directory in directories:
+        _, name, rest = read_text(f"{directory}/limits").partition("Max open files")
+        words = rest.split(None, 1)
+        if name and words and words[0].isdigit():
+            limits.append(int(words[0]))
+    return min(limits, default=None)
+
+
+def slurm_limits(directory: str) -> LimitSet:
+    """What Slurm allotted to a process on this host, by its environment; nothing if Slurm did not start it."""
+    text = read_text(f"{directory}/environ")
+    if "SLURM_JOB_ID=" not in text:
+        return LimitSet()
+    environ = dict(entry.partition("=")[::2] for entry in text.split("\0") if entry.startswith("SLURM_"))
+    cpus = _positive(environ.get("SLURM_CPUS_ON_NODE"))
+    mebibytes = _positive(environ.get("SLURM_MEM_PER_NODE"))
+    per_cpu = _positive(environ.get("SLURM_MEM_PER_CPU"))
+    if mebibytes is None and per_cpu is not None and cpus is not None:
+        mebibytes = per_cpu * cpus
+    return LimitSet(None if cpus is None else float(cpus), None if mebibytes is None else mebibytes * MEBIBYTE)
+
+
+def _quota(words: list[str]) -> float | None:
+    """Quota and period of CPU time; "max" and -1 are no limit."""
+    if len(words) != 2 or not all(word.isdigit() for word in words) or int(words[1]) == 0:
+        return None
+    return int(words[0]) / int(words[1])
+
+
+def _count(text: str) -> int | None:
+    digits = text.strip()
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
+
+
+def _positive(text: str | None) -> int | None:
+    number = _count(text or "")
+    return number or None
+
+
+def _lower(one: Number | None, other: Number | None) -> Number | None:
+    return other if one is None else one if other is None else min(one, other)

@@ -1,0 +1,133 @@
+"""The source of the limits of jobs, which change rarely: a few jobs are read in each tick, in turn."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+
+from jobtop.core.measure.collectors.limits.reading import (
+    CgroupLimits,
+    LimitSet,
+    affinity,
+    find_mounts,
+    open_files_limit,
+    slurm_limits,
+)
+from jobtop.core.measure.collectors.process_source import ProcessSource
+from jobtop.core.measure.source import Readings
+from jobtop.core.procfs import HAS_PROC
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.core.measure.source import Jobs, Number
+    from jobtop.core.measure.sources import Options
+    from jobtop.core.measure.target import Target
+
+PAUSE_TICKS = 10  # between two readings of a job
+MOST_JOBS = 10  # that are read in one tick
+MOST_PROCESSES = 8  # of a job that are asked for their limit of open files
+
+
+class JobLimits:
+    """One job: what to read, and what was read last."""
+
+    __slots__ = ("slurm", "target", "values")
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.slurm: LimitSet | None = None  # does not change
+        self.values: dict[str, Number] = {}
+
+
+class LimitSource:
+    """Reads the limits of jobs, each at most every tenth tick; what has not changed is not returned again."""
+
+    name = "limits"
+    interval_seconds = None
+
+    def __init__(self, proc: str = "/proc", processes: ProcessSource | None = None, cores: int | None = None) -> None:
+        self._proc, self._processes, self._cores = proc, processes, cores or os.cpu_count() or 1
+        self._mounts = find_mounts(proc)
+        self._jobs: dict[str, JobLimits] = {}
+        self._turns: deque[tuple[int, str]] = deque()  # the tick in which a job is read next, in order
+        self._ticks = 0
+        self._due: Jobs | None = None
+
+    def available(self) -> str | None:
+        """Why it cannot be used here, or None."""
+        return None if HAS_PROC or self._proc != "/proc" else "there is no /proc on this system"
+
+    def collect(self, jobs: Jobs) -> Readings:
+        """The limits of those jobs whose turn it is, where they have changed."""
+        self._ticks += 1
+        if jobs is not self._due:
+            self._due = jobs
+            new = [key for key in jobs if key not in self._jobs]
+            self._jobs |= {key: JobLimits(jobs[key]) for key in new}
+            self._turns.extendleft((0, key) for key in new)
+        found: dict[str, dict[str, Number]] = {}
+        cgroups = CgroupLimits(self._mounts)
+        read = 0
+        while self._turns and read < MOST_JOBS and self._turns[0][0] <= self._ticks:
+            _, key = self._turns.popleft()
+            job = self._jobs.get(key)
+            if job is None:
+                continue
+            read += 1
+            self._turns.append((self._ticks + PAUSE_TICKS, key))
+            values = self._read(key, job, cgroups)
+            if values is not None and values != job.values:
+                job.values = found[key] = values
+        return Readings(found)
+
+    def forget(self, key: str) -> None:
+        self._due = None
+        self._jobs.pop(key, None)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _read(self, key: str, job: JobLimits, cgroups: CgroupLimits) -> dict[str, Number] | None:
+        """All limits of a job; None if no process of it can be asked."""
+        pids = self._pids(key, job.target)
+        main = next((pid for pid in pids if os.path.exists(f"{self._proc}/{pid}")), None)
+        if main is None:
+            return None
+        directory = f"{self._proc}/{main}"
+        if job.slurm is None:
+            job.slurm = slurm_limits(directory)
+        allowed = affinity(directory, self._cores)
+        limits = (
+            cgroups.of_process(directory)
+            .tightest(job.slurm)
+            .tightest(LimitSet(None if allowed is None else float(allowed)))
+            .tightest(declared(job.target))
+        )
+        files = open_files_limit(f"{self._proc}/{pid}" for pid in pids[:MOST_PROCESSES])
+        values = {
+            "limit.cpus": limits.cpus,
+            "limit.memory": limits.memory_bytes,
+            "limit.pids": limits.pids,
+            "limit.fds": files,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+    def _pids(self, key: str, target: Target) -> list[int]:
+        """The processes of a job, its main process first; the shim above a job is not one of them."""
+        pids = [target.main.pid] if target.main is not None else [target.root.pid] if target.includes_root else []
+        processes = self._processes.jobs.get(key) if self._processes is not None else None
+        if processes is not None:
+            pids += [pid for pid in processes.tree.members if pid not in pids and pid != target.root.pid]
+        return pids
+
+
+def declared(target: Target) -> LimitSet:
+    """What the job asked for, and what jobtop enforces."""
+    asked = target.declared
+    limits = LimitSet(None, target.memory_limit_bytes)
+    return limits if asked is None else limits.tightest(LimitSet(asked.cpus, asked.memory_bytes))
+
+
+def open_source(options: Options) -> LimitSource:
+    opened = options.opened.get("processes")
+    return LimitSource(options.proc, opened if isinstance(opened, ProcessSource) else None)

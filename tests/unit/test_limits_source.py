@@ -1,0 +1,126 @@
+"""The limits of jobs on captured cgroup trees: the tightest of all on the way up, read rarely, absent where unknown."""
+
+from pathlib import Path
+
+import pytest
+
+from jobtop.core.measure.collectors.job_cgroup import CgroupReader
+from jobtop.core.measure.collectors.limits.reading import LimitSet
+from jobtop.core.measure.collectors.limits.source import MOST_JOBS, PAUSE_TICKS
+from jobtop.core.model import Limits
+from limited import LIMITS, PID, LimitedMachine, limited_target
+
+MIB, GIB = 1 << 20, 1 << 30
+SCOPE = "user.slice/user-1000.slice/user@1000.service/app.slice/run-u12.scope"
+SESSION = "user.slice/user-1000.slice/session-3.scope"
+
+
+def test_in_version_2_the_tightest_limit_on_the_way_up_counts(tmp_path: Path) -> None:
+    machine = LimitedMachine(tmp_path, "v2")
+    machine.put(SCOPE, {"cpu.max": "max 100000", "memory.max": "max", "pids.max": "4915"})
+    machine.put(SCOPE.rpartition("/")[0], {"cpu.max": "150000 100000", "memory.max": str(2 * GIB), "pids.max": "max"})
+    machine.put("user.slice", {"cpu.max": "400000 100000", "memory.max": str(GIB), "pids.max": "10000"})
+    assert machine.found() == LimitSet(1.5, GIB, 4915)
+
+
+def test_version_1_has_a_tree_for_each(tmp_path: Path) -> None:
+    machine = LimitedMachine(tmp_path, "v1")
+    machine.put("cpu,cpuacct", {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"})
+    machine.put("cpu,cpuacct/user.slice", {"cpu.cfs_quota_us": "50000", "cpu.cfs_period_us": "100000"})
+    machine.put(f"memory/{SESSION}", {"memory.limit_in_bytes": "9223372036854771712"})
+    machine.put("memory/user.slice", {"memory.limit_in_bytes": str(512 * MIB)})
+    machine.put(f"pids/{SESSION}", {"pids.max": "max"})
+    machine.put("pids/user.slice/user-1000.slice", {"pids.max": "333"})
+    assert machine.found() == LimitSet(0.5, 512 * MIB, 333)
+
+
+def test_a_container_sees_its_limits_at_the_root_of_its_tree(tmp_path: Path) -> None:
+    machine = LimitedMachine(tmp_path, "container")
+    machine.put("", {"cpu.max": "200000 100000", "memory.max": str(GIB), "pids.max": "100"})
+    assert machine.found() == LimitSet(2.0, GIB, 100)
+
+
+@pytest.mark.parametrize("name", ["none", "outside-mount", "v1-all-in-one", "hybrid"])
+def test_what_is_not_mounted_or_not_there_is_no_limit(tmp_path: Path, name: str) -> None:
+    assert LimitedMachine(tmp_path, name).found() == LimitSet()
+
+
+@pytest.mark.parametrize("text", ["", "x", "max", "-1", "1e9", "9" * 30])
+def test_a_torn_file_is_no_limit(tmp_path: Path, text: str) -> None:
+    machine = LimitedMachine(tmp_path, "container")
+    machine.put("", {"cpu.max": text, "memory.max": text, "pids.max": text})
+    assert machine.found() == LimitSet()
+    machine.put("", {"cpu.max": "5 0"})
+    assert machine.found().cpus is None
+    machine.put_process(PID, cgroup="torn\n0:\n")
+    assert machine.found() == LimitSet()
+
+
+def test_affinity_open_files_and_what_was_asked_for_count_too(tmp_path: Path) -> None:
+    machine = LimitedMachine(tmp_path, "container")
+    machine.put("", {"memory.max": str(4 * GIB), "cpu.max": "600000 100000"})
+    machine.put_process(PID, status="Name:\tx\nCpus_allowed_list:\t0-2,5\n", limits=LIMITS.format(1024))
+    assert machine.values(limited_target()) == {"limit.cpus": 4.0, "limit.memory": 4 * GIB, "limit.fds": 1024}
+    asked = limited_target(declared=Limits(cpus=2.0, memory_bytes=GIB))
+    assert machine.values(asked) == {"limit.cpus": 2.0, "limit.memory": GIB, "limit.fds": 1024}
+    assert machine.values(limited_target(memory=2 * GIB))["limit.memory"] == 2 * GIB
+    machine.put_process(PID, status="Cpus_allowed_list:\t0-7\n", limits=LIMITS.format("unlimited"))
+    assert machine.values(limited_target()) == {"limit.cpus": 6.0, "limit.memory": 4 * GIB}
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        (
+            "SLURM_JOB_ID=7\0SLURM_CPUS_ON_NODE=3\0SLURM_MEM_PER_NODE=2048\0",
+            {"limit.cpus": 3.0, "limit.memory": 2 * GIB},
+        ),
+        ("SLURM_JOB_ID=7\0SLURM_CPUS_ON_NODE=2\0SLURM_MEM_PER_CPU=512\0", {"limit.cpus": 2.0, "limit.memory": GIB}),
+        ("SLURM_JOB_ID=7\0SLURM_MEM_PER_NODE=0\0", {}),
+        ("SLURM_CPUS_ON_NODE=3\0", {}),
+        ("SLURM_JOB_ID=7\0SLURM_CPUS_ON_NODE=x\0SLURM_MEM_PER_CPU=512\0", {}),
+    ],
+)
+def test_what_slurm_allotted_is_a_limit(tmp_path: Path, environ: str, expected: dict[str, float]) -> None:
+    machine = LimitedMachine(tmp_path, "none")
+    machine.put_process(PID, environ=environ)
+    assert machine.values(limited_target()) == expected
+
+
+def test_a_job_whose_process_is_gone_keeps_what_was_known(tmp_path: Path) -> None:
+    machine = LimitedMachine(tmp_path, "none")
+    assert machine.values(limited_target(99, Limits(cpus=1.0))) == {}
+
+
+def test_a_job_is_read_every_tenth_tick_and_told_only_if_its_limits_changed(tmp_path: Path) -> None:
+    machine = LimitedMachine(tmp_path, "container")
+    machine.put("", {"memory.max": str(GIB)})
+    source, jobs = machine.source(), {"job": limited_target()}
+    assert source.collect(jobs).jobs == {"job": {"limit.memory": GIB}}
+    machine.put("", {"memory.max": str(2 * GIB)})
+    answers = [source.collect(jobs).jobs for _ in range(2 * PAUSE_TICKS)]
+    assert answers[: PAUSE_TICKS - 1] == [{}] * (PAUSE_TICKS - 1)
+    assert [answer for answer in answers if answer] == [{"job": {"limit.memory": 2 * GIB}}]
+
+
+def test_many_jobs_are_read_in_turn_and_forgotten_ones_no_more(tmp_path: Path) -> None:
+    machine = LimitedMachine(tmp_path, "container")
+    machine.put("", {"memory.max": str(GIB)})
+    source, jobs = machine.source(), {f"job {number}": limited_target() for number in range(3 * MOST_JOBS)}
+    source.forget("job 0")
+    told = [len(source.collect(jobs).jobs) for _ in range(4)]
+    assert told == [MOST_JOBS, MOST_JOBS, MOST_JOBS, 0]
+    source.forget("job 0")
+    jobs.pop("job 0")
+    machine.put("", {"memory.max": str(2 * GIB)})
+    later = [key for _ in range(2 * PAUSE_TICKS) for key in source.collect(dict(jobs)).jobs]
+    assert sorted(later) == sorted(jobs)
+
+
+def test_denied_forks_are_counted_by_the_cgroup_of_the_job(tmp_path: Path) -> None:
+    (tmp_path / "pids.events").write_text("max 3\n")
+    reader = CgroupReader([str(tmp_path)])
+    assert reader.read()[0] == {"proc.forks_denied": 3}
+    (tmp_path / "pids.events").write_text("")
+    assert reader.read()[0] == {}
+    reader.close()
