@@ -101,7 +101,7 @@ def shortened(path: str, widest: int) -> str:
         return path
     end = path
     while cell_width(end) > widest - 1:
-        end = end[max(1, cell_width(end) - widest + 1) :]
+        end = end[max(1, (cell_width(end) - widest + 1) // 2) :]  # a wide character is two cells
     return "…" + end
 
 

@@ -22,6 +22,7 @@ from jobtop.core.selftest.judge import (
     cpu_outside_reported,
     energy_of_cpu,
     exits,
+    file_read,
     killed_by,
     lasts_at_least,
     mean_possible,
@@ -154,6 +155,13 @@ CASES = (
         "64 MiB written to disk and read back",
         load=("storage", str(64 * MIB)),
         checks=(storage_written(64 * MIB), storage_read(64 * MIB)),
+    ),
+    Case(
+        "file-twice",
+        "a file of 32 MiB read twice in 4 s",
+        load=("file-twice", str(32 * MIB), "2.0"),
+        checks=(file_read("twice", 64 * MIB),),
+        schedule=Schedule.BESIDE,
     ),
     Case(
         "network",

@@ -230,6 +230,18 @@ def network_sent(built_bytes: int) -> Check:
     return lambda job, reference: _compare_network("sent", built_bytes, reference, job.usage.net_tx_bytes, job)
 
 
+def file_read(name: str, built_bytes: int) -> Check:
+    """Return a check that the record names a file, with no more bytes than were read and at least half of them."""
+
+    def check(job: Job, _: Reference) -> CheckResult:
+        found = next((file for file in job.findings.get("files", []) if file["path"].endswith(f"/{name}")), {})
+        measured = found.get("read_bytes")
+        verdict = to_verdict(measured is not None and built_bytes / 2 <= measured <= built_bytes)
+        return CheckResult("file read", verdict, built_bytes, measured, "bytes", "≤", source="positions")
+
+    return check
+
+
 def processes_at_once(least: int) -> Check:
     return lambda job, _: at_least("processes", None, least, job.usage.processes_peak, job.sources.get("processes"))
 

@@ -262,6 +262,22 @@ def storage(report: str, size: int) -> None:
     finish(report)
 
 
+def file_twice(report: str, size: int, seconds: float) -> None:
+    """Read a file twice, each time in a few steps over a time; at the end keep it open for as long as a step."""
+    steps = 4
+    with open("twice", "wb") as file:
+        file.truncate(size)
+    for _ in range(2):
+        with open("twice", "rb", buffering=0) as file:
+            for _ in range(steps):
+                left = size // steps
+                while left > 0:
+                    left -= len(file.read(min(left, CHUNK_BYTES)))
+                time.sleep(seconds / steps)
+    os.unlink("twice")
+    finish(report)
+
+
 def network(report: str, size: int, seconds: float) -> None:
     """Send bytes over TCP from a process to its child, evenly over a time, and exit at once."""
     import socket
@@ -477,6 +493,7 @@ LOADS: dict[str, Callable[..., None]] = {
     "sigchld-ignored": sigchld_ignored,
     "spike": spike,
     "storage": storage,
+    "file-twice": file_twice,
     "network": network,
     "crowd": crowd,
     "shared": shared,

@@ -302,7 +302,10 @@ def furnish_job(root: Path, texts: list[str]) -> Options:
         )
         for number, text in enumerate(texts)
     ]
-    job = jobs.insert(made_job(**rotated(texts, 0), status=Status.FAILED, exit_code=3), *events)
+    # The name of a file comes before its directory.
+    files = [{"path": text.replace("/", "_"), "size_bytes": 5, "read_bytes": 5} for text in texts]
+    ended = made_job(**rotated(texts, 0), status=Status.FAILED, exit_code=3, findings={"files": files})
+    job = jobs.insert(ended, *events)
     assert job.seq is not None
     rows = [
         ProcessRow(number, number // 9, f"sh {text}", 1.0, 1.5, 1 << 20, 2, 60.0, "R")
@@ -386,6 +389,7 @@ async def headers(console: Watched, texts: list[str]) -> None:
 JOB_PANES: tuple[tuple[str, Scene], ...] = (
     ("output", output),
     ("tree", pane("tree")),
+    ("files", pane("files")),
     ("timeline", pane("timeline")),
     ("why", reasons),
     ("header", headers),

@@ -140,7 +140,7 @@ def test_a_process_with_ten_thousand_descriptors_is_read_in_parts(
 
 def test_a_used_up_budget_ends_a_reading(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     spent = iter(range(1000))
-    monkeypatch.setattr(time, "thread_time", lambda: next(spent) * 0.01)
+    monkeypatch.setattr(time, "thread_time", lambda: next(spent) * 0.005)
     listed: list[int] = []
     monkeypatch.setattr(file_source, "list_descriptors", noting(listed))
     for pid in range(10, 20):

@@ -99,8 +99,8 @@ def seen(size: int | None) -> str:
 
 def path(row: FileRow) -> Cell:
     mark = [Span(f"({row.mark}) ", Tone.YELLOW)] if row.mark else []
-    directory, slash, name = row.path[-LONGEST_PATH:].rpartition("/")
-    return Pieces([*mark, Span(name), Span(f"  {directory}{slash}", Tone.FAINT)])
+    directory, slash, name = row.path.rpartition("/")
+    return Pieces([*mark, Span(name[:LONGEST_PATH]), Span(f"  {directory[:LONGEST_PATH]}{slash}", Tone.FAINT)])
 
 
 class FileTable(PlainTable[FileRow]):
