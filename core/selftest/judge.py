@@ -234,8 +234,8 @@ def file_read(name: str, built_bytes: int) -> Check:
     """Return a check that the record names a file, with no more bytes than were read and at least half of them."""
 
     def check(job: Job, _: Reference) -> CheckResult:
-        found = next((file for file in job.findings.get("files", []) if file["path"].endswith(f"/{name}")), {})
-        measured = found.get("read_bytes")
+        files = job.findings.get("files", [])
+        measured = next((file["read_bytes"] for file in files if file["path"].endswith(f"/{name}")), None)
         verdict = to_verdict(measured is not None and built_bytes / 2 <= measured <= built_bytes)
         return CheckResult("file read", verdict, built_bytes, measured, "bytes", "≤", source="positions")
 
