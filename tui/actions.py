@@ -75,6 +75,14 @@ ACTIONS = (
     Action(
         "job.files", "F", "Files", "Show the files that the job has open, or has read most", JOB, "open_pane('files')"
     ),
+    Action(
+        "job.connections",
+        "C",
+        "Connections",
+        "Show the network connections that the job has open",
+        JOB,
+        "open_pane('connections')",
+    ),
     Action("job.threads", "T", "Threads", "Show the busiest threads of processes, or hide them", JOB, "show_threads"),
     Action(
         "typing.end",

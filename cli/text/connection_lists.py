@@ -7,8 +7,8 @@ from jobtop.cli.text.tables import TableColumn, table, truncate
 from jobtop.core.measure.live_connections import ConnectionLine, LiveConnections
 from jobtop.core.model import SCHEMA_VERSION, Job
 from jobtop.core.record import as_dict, fields, record
-from jobtop.core.text.connection_text import amount_text, not_live_text, pid_text
-from jobtop.core.units import number_of, printable
+from jobtop.core.text.connection_text import amount_text, denied_text, not_live_text, pid_text
+from jobtop.core.units import printable
 
 EMPTY_CSV_ROW = dict.fromkeys(("job_id", *fields(ConnectionLine)))
 WIDEST_ADDRESS = 60
@@ -39,9 +39,8 @@ def page(listing: ConnectionListing, columns: int | None, name_of: Callable[[str
     if live is None:
         yield not_live_text(listing.job, listing.is_here)
         return
-    if live.denied:
-        who = number_of(live.denied, "process", "processes")
-        yield f"the sockets of {who} cannot be read (another user's; try as that user or as root)"
+    if (denied := denied_text(live)) is not None:
+        yield denied
     if live.problem is not None:
         yield f"bytes are not known: {printable(live.problem)}"
     if not live.connections:

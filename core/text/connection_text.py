@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from jobtop.core.units import ABSENT, format_bytes, printable
+from jobtop.core.units import ABSENT, format_bytes, number_of, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from jobtop.core.measure.live_connections import ConnectionLine
+    from jobtop.core.measure.live_connections import ConnectionLine, LiveConnections
     from jobtop.core.model import Job
 
 
@@ -20,6 +20,14 @@ def amount_text(size: int | None, rate: float | None) -> str:
 def pid_text(line: ConnectionLine) -> str:
     more = f" +{line.processes - 1}" if line.processes > 1 else ""
     return f"{line.pid}{more}"
+
+
+def denied_text(live: LiveConnections) -> str | None:
+    """That the sockets of some processes cannot be read; None if all could."""
+    if not live.denied:
+        return None
+    who = number_of(live.denied, "process", "processes")
+    return f"the sockets of {who} cannot be read (another user's; try as that user or as root)"
 
 
 def not_live_text(job: Job, is_here: bool) -> str:

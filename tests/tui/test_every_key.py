@@ -475,6 +475,9 @@ CASES: dict[str, Case] = {
     ),
     "job.type": Case(job_pane("cpu"), lambda visitor: len(visitor.console._notifications), more),
     "job.files": Case(job_pane("cpu"), focused_id, lambda before, after: (before, after) == ("cpu", "files")),
+    "job.connections": Case(
+        job_pane("cpu"), focused_id, lambda before, after: (before, after) == ("cpu", "connections")
+    ),
     "job.threads": Case(job_pane("cpu"), lambda visitor: one(visitor, ProcessTree).shows_threads, more),
     "typing.end": Case(
         job_pane("output", lambda view: view.begin_typing("train")),

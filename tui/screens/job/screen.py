@@ -27,11 +27,13 @@ from jobtop.tui.data.job_reading import JobReading, JobView, Viewport
 from jobtop.tui.data.view import JobRow, View
 from jobtop.tui.page import KeyLine, Page, TopLine
 from jobtop.tui.screens.job.charts import BOTH, CHARTS, chart_view, shown_charts
+from jobtop.tui.screens.job.connections import JobConnections
 from jobtop.tui.screens.job.files import JobFiles
 from jobtop.tui.screens.job.header import HeaderView, JobHeader
 from jobtop.tui.screens.job.terminal import JobTerminal
 from jobtop.tui.screens.job.why import Why, waiting
 from jobtop.tui.screens.job_actions import JobActions
+from jobtop.tui.widgets.connection_table import ConnectionTable
 from jobtop.tui.widgets.file_table import FileTable
 from jobtop.tui.widgets.gpu_panel import GpuPanel, job_card
 from jobtop.tui.widgets.job_columns import with_wait
@@ -55,8 +57,8 @@ ACTIONS = (
 UPPER = tuple(chart.name for chart in CHARTS)
 PER_GPU = "gpus"
 SIDE = (*UPPER[2:], PER_GPU)
-LISTS = ("tree", "files")  # share a place also on a wide screen
-LOWER = (*LISTS, "output", "timeline")
+LISTS = ("tree", "files", "connections")  # share a place also on a wide screen
+LOWER = ("tree", "files", "output", "timeline", "connections")
 TITLES = {
     "cpu": "CPU+mem",
     "memory": "Memory",
@@ -68,6 +70,7 @@ TITLES = {
     "why": "Why",
     "tree": "Processes",
     "files": "Files",
+    "connections": "Connections",
     "output": "Output",
     "timeline": "Timeline",
 }
@@ -114,13 +117,13 @@ class JobScreen(JobActions):
         &.-narrow #gpus { height: 1fr; max-height: 100%; }
         #cpu, #memory { width: 4fr; }
         #lower { height: 3fr; }
-        #tree, #files { width: 5fr; }
+        #tree, #files, #connections { width: 5fr; }
         #pane { width: 7fr; }
         #timeline { width: 36; }
         TabLine { display: none; }
         &.-narrow TabLine { display: block; }
         &.-narrow #side, &.-narrow #cpu, &.-narrow #tree, &.-narrow #pane, &.-narrow #timeline { width: 1fr; }
-        &.-narrow #files { width: 1fr; }
+        &.-narrow #files, &.-narrow #connections { width: 1fr; }
         &.-narrow #upper, &.-narrow #lower { height: 1fr; }
         &.-low JobHeader { height: 2; }
         .-hidden { display: none; }
@@ -143,7 +146,7 @@ class JobScreen(JobActions):
         self._has_begun = False
         self._readings = RepeatedWork(self, self._read, "reading")
         self.terminal = JobTerminal(self)
-        self.files = JobFiles(self)
+        self.files, self.connections = JobFiles(self), JobConnections(self)
 
     def panes(self) -> ComposeResult:
         yield JobHeader()
@@ -158,6 +161,7 @@ class JobScreen(JobActions):
             with Horizontal(id="lower"):
                 yield ProcessTree(id="tree")
                 yield FileTable(id="files")
+                yield ConnectionTable(id="connections")
                 yield OutputPane(id="pane")
                 yield Timeline(id="timeline")
 
@@ -298,6 +302,7 @@ class JobScreen(JobActions):
         self.draw_charts()
         self.query_one(ProcessTree).show(job_view.processes, self.no_processes(job_view), self.others("tree"))
         self.files.look(job_view)
+        self.connections.look(job_view)
         self.query_one(Timeline).show(job_view.job, job_view.events, self.moment)
         view = self.query_one(OutputView)
         view.go_to(self.moment)
@@ -460,6 +465,7 @@ class JobScreen(JobActions):
         self.lay_out()
         self.draw_charts()
         self.files.look(self.job_view)
+        self.connections.look(self.job_view)
         pane = self.query_one(f"#{name}")
         if self.maximized is not None:
             self.maximize(pane)
