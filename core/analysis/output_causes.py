@@ -189,7 +189,8 @@ def _tracebacks(lines: Sequence[str]) -> Iterator[tuple[int, Sign]]:
     for start, line in enumerate(lines):
         if not line.rstrip().endswith(TRACEBACK):
             continue
-        prefix = line[: line.index(TRACEBACK)]  # such as `[rank0]: `
+        prefix = line[: line.index(TRACEBACK)]  # such as `[rank0]: `, or a progress bar, which only this line has
+        prefix = prefix if all(inner.startswith(prefix) for inner in lines[start + 1 : start + 2]) else ""
         end = next((at for at in range(start + 1, len(lines)) if _ends_traceback(lines[at], prefix)), None)
         if end is None:
             continue

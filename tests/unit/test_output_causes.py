@@ -141,6 +141,12 @@ def test_a_traceback_with_a_prefix_on_each_line_is_read_as_one() -> None:
     assert (sign.text, sign.frame) == ("KeyError: 'x'", "train.py:42 in main")
 
 
+def test_a_traceback_behind_a_progress_bar_is_found() -> None:
+    first, *rest = traceback_of("ValueError: bad")
+    (sign,) = find_signs([f" 50%|████     | 5/10{first}", *rest])
+    assert (sign.text, sign.frame) == ("ValueError: bad", "train.py:42 in main")
+
+
 def test_the_exception_of_a_launcher_counts_less_than_that_of_its_child() -> None:
     launcher = traceback_of("torch.distributed.elastic.multiprocessing.errors.ChildFailedError:")
     sign = best_sign(find_signs([*traceback_of("ValueError: bad"), *launcher]))
