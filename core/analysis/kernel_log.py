@@ -12,11 +12,11 @@ from jobtop.core.analysis.evidence import Cause, Evidence, Source, clean
 from jobtop.core.record import record
 
 SLACK_SECONDS, SLACK_SHARE = 2.0, 5e-5  # the clock of the kernel log is not adjusted, so that it drifts with the uptime
+LONGEST_MESSAGE = 1000
 
 _RECORD = re.compile(r"^\d+,\d+,(?P<microseconds>\d+),[^;]*;(?P<message>.*)$")
-_CHOSEN = re.compile(r"^oom-kill:.*?task_memcg=(?P<cgroup>.*),task=.*,pid=(?P<pid>\d+),uid=\d+$")
 _OOM_KILLED = re.compile(
-    r"(?P<what>(?:[Oo]ut of memory.*: )?Kill(?:ed)? process (?P<pid>\d+) \((?P<name>.*?)\))(?P<rest>.*)"
+    r"(?P<what>(?:^|[Oo]ut of memory: )Kill(?:ed)? process (?P<pid>\d+) \((?P<name>.{0,64}?)\)(?!\)))(?P<rest>.*)"
 )
 _RSS = re.compile(r"anon-rss:(\d+)kB")
 _SEGFAULT = re.compile(r"^.*?\[(?P<pid>\d+)\]: (?P<what>segfault at .*?)(?: likely on .*)?$")
@@ -41,8 +41,8 @@ def find_in_kernel_log(text: str, members: Members, since: float, until: float) 
         slack = SLACK_SECONDS + SLACK_SHARE * until
         if not since - slack <= moment <= until + slack:
             continue
-        if (chosen := _CHOSEN.match(message)) is not None and members.job_id in chosen["cgroup"]:
-            oom_pids.add(int(chosen["pid"]))
+        if message.startswith("oom-kill:") and members.job_id in message.partition("task_memcg=")[2]:
+            oom_pids |= _chosen_pid(message)
         evidence = _of_process(message, {*members.pids, *oom_pids}) or _of_storage(message)
         if evidence is not None and evidence not in found:
             found.append(evidence)
@@ -52,7 +52,13 @@ def find_in_kernel_log(text: str, members: Members, since: float, until: float) 
 def _records(text: str) -> Iterator[tuple[float, str]]:
     for line in text.split("\n"):
         if (found := _RECORD.match(line)) is not None:
-            yield int(found["microseconds"]) / 1e6, found["message"]
+            yield int(found["microseconds"]) / 1e6, found["message"][:LONGEST_MESSAGE]
+
+
+def _chosen_pid(message: str) -> set[int]:
+    """The pid in `oom-kill:constraint=…,task_memcg=PATH,task=NAME,pid=PID,uid=UID`; path and name can be anything."""
+    pid = message.rpartition(",pid=")[2].partition(",")[0]
+    return {int(pid)} if pid.isdecimal() else set()
 
 
 def _of_process(message: str, pids: Collection[int]) -> Evidence | None:

@@ -56,16 +56,17 @@ def _pattern(cause: Cause, expression: str, strong: bool = True, needs: str = ""
 
 
 PATTERNS = (
-    _pattern(Cause.BATCH_TIME, r"slurmstepd.*\*\*\* (?P<subject>(?:JOB|STEP) \S+) .*DUE TO TIME LIMIT"),
+    _pattern(Cause.BATCH_TIME, r"^(?:\d+: )?slurmstepd.*\*\*\* (?P<subject>(?:JOB|STEP) \S+) .*DUE TO TIME LIMIT"),
     _pattern(Cause.BATCH_TIME, r"PBS: job killed: (?:walltime|cput) .*exceeded limit"),
     _pattern(Cause.BATCH_TIME, r"TERM_(?:RUN|CPU)LIMIT: job killed"),
     _pattern(Cause.BATCH_TIME, r"exceed(?:s|ed) job (?:hard|soft) limit \"?[hs]_(?:rt|cpu)"),
     _pattern(
-        Cause.BATCH_MEMORY, r"slurmstepd.*(?:oom_kill event|oom-kill event|[Ee]xceeded (?:job|step) memory limit)"
+        Cause.BATCH_MEMORY,
+        r"^(?:\d+: )?slurmstepd.*(?:oom_kill event|oom-kill event|[Ee]xceeded (?:job|step) memory limit)",
     ),
     _pattern(Cause.BATCH_MEMORY, r"PBS: job killed: (?:v?mem|pv?mem) .*exceeded limit"),
     _pattern(Cause.BATCH_MEMORY, r"TERM_MEMLIMIT: job killed"),
-    _pattern(Cause.BATCH_CANCELLED, r"slurmstepd.*\*\*\* (?P<subject>(?:JOB|STEP) \S+) .*CANCELLED AT"),
+    _pattern(Cause.BATCH_CANCELLED, r"^(?:\d+: )?slurmstepd.*\*\*\* (?P<subject>(?:JOB|STEP) \S+) .*CANCELLED AT"),
     _pattern(Cause.BATCH_CANCELLED, r"PBS: job killed: |TERM_(?:OWNER|ADMIN|PREEMPT|FORCE_\w+): job killed"),
     _pattern(
         Cause.GPU_MEMORY,
@@ -95,7 +96,7 @@ PATTERNS = (
     _pattern(Cause.MISSING_MODULE, r"there is no package called [‘'\"](?P<subject>[^’'\"]+)"),
     _pattern(Cause.MISSING_MODULE, r"(?P<shown>Can't locate (?P<subject>\S+) in @INC)"),
     _pattern(Cause.MISSING_LIBRARY, r"error while loading shared libraries: (?P<subject>[^:]+):"),
-    _pattern(Cause.MISSING_LIBRARY, r"(?P<subject>\S+): cannot open shared object file"),
+    _pattern(Cause.MISSING_LIBRARY, r"(?:^|\s)(?P<subject>\S+): cannot open shared object file"),
     _pattern(Cause.MISSING_LIBRARY, r"version [`'](?P<subject>\S+)' not found"),
     _pattern(Cause.MISSING_COMMAND, r"(?:^|: )(?P<subject>[^:\s]+): (?:command )?not found$", strong=False),
     _pattern(Cause.MISSING_COMMAND, r"^env: .(?P<subject>[^’']+).: No such file or directory", strong=False),

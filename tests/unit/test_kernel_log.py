@@ -26,6 +26,12 @@ def test_an_oom_kill_belongs_to_the_job_by_pid_or_by_the_name_of_its_cgroup() ->
     assert "31749 (a b), which held 199 MiB" in text
 
 
+def test_a_name_in_brackets_is_kept() -> None:
+    text = "3,1,1000000,-;Out of memory: Killed process 7 ((sd-pam)) total-vm:1kB, anon-rss:2048kB, file-rss:0kB\n"
+    (seen,) = find_in_kernel_log(text, Members((7,), "other"), 0.0, 2.0)
+    assert seen.text.endswith("Killed process 7 ((sd-pam)), which held 2 MiB")
+
+
 def test_crashes_are_told_by_what_the_kernel_says() -> None:
     assert found(30253) == [
         (Cause.CRASH, "segfault at 0 ip 000056470d67b181 sp 00007ffc04bfecb0 error 6 in crash[1181,56470d67b000+1000]")

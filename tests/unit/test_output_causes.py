@@ -1,5 +1,7 @@
 """What the last lines of output say about an end: real messages of Python, GPUs, MPI, batch systems and others."""
 
+import time
+
 import pytest
 
 from jobtop.core.analysis.evidence import Cause
@@ -181,6 +183,13 @@ def test_rust_and_go_tell_their_panics_over_two_lines() -> None:
 def test_pids_of_killed_children_are_found() -> None:
     worker = "RuntimeError: DataLoader worker (pid 815) is killed by signal: Killed."
     assert child_pids([BASH_KILLED, worker, "worker (pid 7) is fine"]) == {4711, 815}
+
+
+@pytest.mark.parametrize("piece", ["slurmstepd", "fork ", "a", ": line 1: 1 ", "RESOURCE_EXHAUSTED: ", "CUDA out of "])
+def test_no_line_takes_long_to_search(piece: str) -> None:
+    began = time.process_time()
+    find_signs([(piece * 600)[:600]] * 200)
+    assert time.process_time() - began < 2.0
 
 
 def test_only_the_last_lines_are_searched() -> None:
