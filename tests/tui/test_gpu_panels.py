@@ -22,6 +22,7 @@ from jobtop.tui.data.job_gpus import JobGpu, read_job_gpus, uses_now
 from jobtop.tui.data.job_reading import JobReading, Viewport
 from jobtop.tui.data.view import JobRow, MachineView, read_only
 from jobtop.tui.palette import Tone
+from jobtop.tui.screens.job.screen import LOWER, SIDE, TITLES, UPPER
 from jobtop.tui.widgets.cells import Span, width_of
 from jobtop.tui.widgets.gpu_panel import GpuCard, GpuPanel, job_card, machine_cards, panel_lines, subtitle
 from records import running_job
@@ -189,3 +190,7 @@ def test_the_panel_is_as_high_as_its_gpus_need() -> None:
 def test_the_mark_of_a_slowed_gpu_is_coloured() -> None:
     spans: list[Span] = [span for line in panel_lines([BUSY], 60, 3) for span in line]
     assert [span.tone for span in spans if "≈" in span.text] == [Tone.YELLOW]
+
+
+def test_every_pane_of_a_job_has_a_title() -> None:
+    assert {*UPPER, *SIDE, *LOWER} <= TITLES.keys()

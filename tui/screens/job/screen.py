@@ -66,6 +66,7 @@ TITLES = {
     "gpu": "GPU",
     "gpus": "GPUs",
     "net": "Network",
+    "energy": "Power",
     "pressure": "Stalls",
     "why": "Why",
     "tree": "Processes",
