@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from jobtop.core.analysis.evidence import Cause, Evidence, Source
 from jobtop.core.analysis.output_causes import NOT_FOUND
+from jobtop.core.analysis.reasons import peak_of
 from jobtop.core.model import Job, Status
 from jobtop.core.units import format_bytes, format_duration
 
@@ -68,7 +69,11 @@ def _from_output(job: Job, evidence: Sequence[Evidence]) -> Iterator[str]:
             case Cause.QUOTA:
                 yield "free some of your space there; this shows your quota: quota -s (Lustre: lfs quota)"
             case Cause.OPEN_FILES:
-                yield f"raise the limit of open files first: ulimit -n $(ulimit -Hn); jobtop rerun {job.id[:8]}"
+                limit = peak_of(job, "limit.fds")
+                was, enough = (
+                    ("", "$(ulimit -Hn)") if limit is None else (f", which was {limit:.0f},", f"{4 * limit:.0f}")
+                )
+                yield f"raise the limit of open files{was} first: ulimit -n {enough}; jobtop rerun {job.id[:8]}"
             case Cause.PROCESSES:
                 yield "it reached a limit of processes and threads; these show them: ulimit -u; cat /proc/self/cgroup"
             case Cause.GPU_MEMORY:

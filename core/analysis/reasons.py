@@ -71,7 +71,7 @@ def explained(job: Job, clues: Clues) -> Job:
 
 
 def record_evidence(job: Job) -> Iterator[Evidence]:
-    """The evidence that the record itself has: OOM kills of its cgroup, its signal, its timeout."""
+    """The evidence that the record itself has: what its cgroup counted, its signal, its timeout."""
     if job.usage.oom_kills:
         killed = number_of(job.usage.oom_kills, "process", "processes")
         text = f"the kernel's OOM killer ended {killed} of this job (oom_kill)"
@@ -79,6 +79,11 @@ def record_evidence(job: Job) -> Iterator[Evidence]:
     if "over_limit" in job.flags and job.limits.memory_bytes:
         text = f"its memory exceeded the limit of {format_bytes(job.limits.memory_bytes)}"
         yield Evidence(Cause.OUT_OF_MEMORY, text, Source.LIMIT)
+    if job.status is Status.FAILED and peak_of(job, "proc.forks_denied"):
+        limit = peak_of(job, "limit.pids")
+        of = f" of {limit:.0f}" if limit else ""
+        text = f"its limit{of} processes and threads was reached, and new ones were refused (pids.max)"
+        yield Evidence(Cause.PROCESSES, text, Source.CGROUP)
     if job.status is Status.TIMEOUT and job.limits.timeout_seconds is not None:
         text = f"its timeout was {format_duration(job.limits.timeout_seconds)}"
         yield Evidence(Cause.TIMEOUT, text, Source.LIMIT)
@@ -86,6 +91,11 @@ def record_evidence(job: Job) -> Iterator[Evidence]:
         yield Evidence(Cause.TERMINAL, f"SIGHUP: {SIGNAL_MEANINGS['SIGHUP']}", Source.SIGNAL)
     elif job.status is Status.FAILED:
         yield from _signal_evidence(job)
+
+
+def peak_of(job: Job, key: str) -> float | None:
+    """The largest sample of a metric; of a counter, its largest rate."""
+    return job.metrics.get(key, {}).get("peak")
 
 
 def was_hung_up(job: Job) -> bool:

@@ -122,6 +122,17 @@ def test_a_timeout_advises_twice_the_time() -> None:
     assert f"jobtop rerun {job.id[:8]} --timeout 3m00s" in advice_of(explained(job, Clues()))[0]
 
 
+def test_limits_that_samples_saw_are_evidence_and_give_amounts() -> None:
+    files = failed(metrics={"limit.fds": {"min": 1024.0, "mean": 1024.0, "peak": 1024.0}})
+    files = explained(files, Clues([["socket: Too many open files"]]))
+    assert "which was 1024, first: ulimit -n 4096" in advice_of(files)[0]
+    forks = failed(metrics={"proc.forks_denied": {"peak": 0.5}, "limit.pids": {"peak": 30.0}})
+    (entry,) = explained(forks, Clues()).findings["evidence"]
+    assert (entry["kind"], entry["source"]) == ("too_many_processes", "cgroup")
+    assert "30" in entry["text"]
+    assert explained(failed(metrics={"proc.forks_denied": {"peak": 0.0}}), Clues()).findings == {}
+
+
 def test_text_from_outside_is_one_short_clean_line_without_secrets() -> None:
     secret = "ValueError: --password hunter2 and my-own-secret"
     job = explained(
