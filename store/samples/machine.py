@@ -76,7 +76,7 @@ class MachineRecord:
             Owner(host, device, tuple(sorted(parts, key=lambda part: part.boot_time)))
             for (host, device), parts in found.items()
         )
-        return sorted(owners, key=lambda owner: (owner.host != self.host, owner.host, _order(owner)))
+        return sorted(owners, key=lambda owner: (owner.host != self.host, owner.host, device_order(owner.device)))
 
     def samples(self, owner: Owner, start: float, end: float | None = None) -> Iterator[tuple[BootPart, News]]:
         """The samples between two times of each boot, and the last one before them, from which rates are made."""
@@ -158,11 +158,11 @@ def _windows(owner: Owner, start: float, end: float | None) -> Iterator[tuple[Bo
             yield part, (start - part.boot_time, None if end is None else end - part.boot_time)
 
 
-def _order(owner: Owner) -> tuple[int, str, list[tuple[int, str]]]:
-    """Kinds in the order of the catalogue; of names, 2 comes before 10."""
-    if owner.device is None:
+def device_order(device: Device | None) -> tuple[int, str, list[tuple[int, str]]]:
+    """The host first, then kinds in the order of the catalogue; of names, 2 comes before 10."""
+    if device is None:
         return -1, "", []
-    kind = owner.device.kind
-    words = re.findall(r"\d+|\D+", owner.device.name)
+    kind = device.kind
+    words = re.findall(r"\d+|\D+", device.name)
     natural = [(int(word), "") if word.isdecimal() and len(word) < 18 else (-1, word) for word in words]
     return KIND_ORDER.get(kind, len(KIND_ORDER)), kind, natural

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from jobtop.core.measure.device import Device
-from jobtop.core.metrics import Scope, find_metric
+from jobtop.core.metrics import Kind, Scope, find_metric
 from jobtop.core.record import record
 from jobtop.core.series.downsample import select_positions
 from jobtop.core.series.drawing import Curve, make_curve
 from jobtop.core.series.machine_readings import LATENCY, LATENCY_PARTS, latency
 from jobtop.store.database import Database
-from jobtop.store.samples.machine import MachineRecord, Owner
+from jobtop.store.samples.machine import MachineRecord, Owner, device_order
 from jobtop.tui.data.view import MachineView, Number
 
 READ: Mapping[Scope, tuple[str, ...]] = {
@@ -35,7 +35,7 @@ READ: Mapping[Scope, tuple[str, ...]] = {
 }
 LONGEST_SECONDS = 86400.0  # that are shown; `jobtop metrics --host --since` prints more
 BEFORE_SECONDS = 15.0  # that are read before the window, so that its first rate is known
-MOST_POINTS = 1200
+MOST_POINTS, MOST_CORE_POINTS = 600, 240  # of a curve: more than a chart, or the line of a core, has columns
 DETAIL_KINDS = {"disks": Scope.DISK, "interfaces": Scope.INTERFACE, "gpus": Scope.GPU}
 
 
@@ -83,36 +83,62 @@ class HostHistory:
 
 
 class Columns:
-    """The stored columns of one owner, oldest first; counters as they are."""
+    """The samples of one owner by key, oldest first: gauges as they are, counters as rates."""
 
-    def __init__(self, keys: Sequence[str]) -> None:
+    def __init__(self, scope: Scope) -> None:
+        self.keys = READ[scope]
+        self.cursor: int | None = None
         self.times: list[float] = []
-        self.values: dict[str, list[Number | None]] = {key: [] for key in keys}
+        shown = [key for key in self.keys if key not in LATENCY_PARTS]
+        self.values: dict[str, list[Number | None]] = {
+            key: [] for key in (*shown, *([LATENCY.key] * (scope is Scope.DISK)))
+        }
+        # The load of a core is drawn, of the rest of its time only one value is shown.
+        self._drawn = ("cpu.percent",) if scope is Scope.CORE else tuple(self.values)
+        self._most_points = MOST_CORE_POINTS if scope is Scope.CORE else MOST_POINTS
+        self._last: dict[str, tuple[float, Number | None]] = {}
 
     def add(self, times: Sequence[float], values: Mapping[str, Sequence[Number | None]]) -> None:
-        """Add later samples; those that are there already are passed over."""
+        """Add later samples, with counters as they are; those that are there already are passed over."""
         begin = bisect_left(times, self.times[-1] + 1e-4) if self.times else 0
-        self.times += times[begin:]
-        for key, column in self.values.items():
-            column.extend(values[key][begin:])
+        new = times[begin:]
+        if not new:
+            return
+        shown = {key: self._shown(key, new, values[key][begin:]) for key in self.keys}
+        if LATENCY.key in self.values:
+            rows = zip(*(shown.pop(key) for key in LATENCY_PARTS), strict=True)
+            shown[LATENCY.key] = [latency(dict(zip(LATENCY_PARTS, row, strict=True))) for row in rows]
+        self.times += new
+        for key, column in shown.items():
+            self.values[key] += column
+
+    def _shown(self, key: str, times: Sequence[float], column: Sequence[Number | None]) -> list[Number | None]:
+        """A column as it is shown; the first rate is that since the last sample that was added before."""
+        metric = find_metric(key)
+        if metric.kind is Kind.GAUGE:
+            return list(column)
+        before = self._last.get(key)
+        self._last[key] = times[-1], column[-1]
+        if before is None:
+            return make_curve(metric, list(times), list(column)).values
+        return make_curve(metric, [before[0], *times], [before[1], *column]).values[1:]
 
     def drop_before(self, moment: float) -> None:
         count = bisect_left(self.times, moment)
-        del self.times[:count]
-        for column in self.values.values():
-            del column[:count]
+        if count:
+            del self.times[:count]
+            for column in self.values.values():
+                del column[:count]
 
     def curves(self, start: float, end: float) -> dict[str, Curve]:
         """The curves of a part of the time, thinned to what a screen can show; peaks are kept."""
-        first, last = bisect_left(self.times, start), bisect_left(self.times, end + 1e-4)
-        begin = max(0, first - 1)
+        begin, last = max(0, bisect_left(self.times, start) - 1), bisect_left(self.times, end + 1e-4)
         times = self.times[begin:last]
-        found = {key: make_curve(find_metric(key), times, column[begin:last]) for key, column in self.values.items()}
-        if LATENCY_PARTS[0] in found:
-            rows = zip(*(found.pop(key).values for key in LATENCY_PARTS), strict=True)
-            seconds = [latency(dict(zip(LATENCY_PARTS, row, strict=True))) for row in rows]
-            found[LATENCY.key] = Curve(LATENCY, times, list(seconds))
-        return {key: thinned(curve) for key, curve in found.items()}
+        found = {}
+        for key, column in self.values.items():
+            curve = Curve(LATENCY if key == LATENCY.key else find_metric(key), times, column[begin:last])
+            found[key] = thinned(curve, self._most_points) if key in self._drawn else curve
+        return found
 
 
 class HostReading:
@@ -120,7 +146,7 @@ class HostReading:
 
     def __init__(self, host: str | None = None) -> None:
         self.host = host
-        self._columns: dict[Device | None, Columns] = {}
+        self._columns: dict[tuple[Device | None, int], Columns] = {}  # by device and number of its boots
         self._start: float | None = None
         self._machine: MachineRecord | None = None
 
@@ -154,19 +180,37 @@ class HostReading:
         """The curves of a window; of one that ends now, only what is new is read."""
         assert owner.scope is not None
         keys, (start, end) = READ[owner.scope], window
-        columns = Columns(keys) if end is not None else self._columns.setdefault(owner.device, Columns(keys))
-        since = columns.times[-1] if columns.times else start - BEFORE_SECONDS
-        news = machine.series(owner, keys, since, end)
-        columns.add(news.times, news.values)
+        if end is not None:
+            columns = Columns(owner.scope)
+            news = machine.series(owner, keys, start - BEFORE_SECONDS, end)
+            columns.add(news.times, news.values)
+            return columns.curves(start, end)
+        if (owner.device, len(owner.parts)) not in self._columns:
+            columns = self._columns[owner.device, len(owner.parts)] = Columns(owner.scope)
+            columns.cursor = machine.last_id(owner)
+            news = machine.series(owner, keys, start - BEFORE_SECONDS)
+            columns.add(news.times, news.values)
+        else:
+            columns = self._columns[owner.device, len(owner.parts)]
+            self._add_new(machine, owner, columns)
         columns.drop_before(start - BEFORE_SECONDS)
-        return columns.curves(start, now if end is None else end)
+        return columns.curves(start, now)
+
+    def _add_new(self, machine: MachineRecord, owner: Owner, columns: Columns) -> None:
+        """Add what was stored since the last reading."""
+        part = owner.parts[-1]
+        news = machine.follow(owner, part, columns.cursor)
+        columns.cursor = news.cursor
+        times = [part.boot_time + sample.elapsed for sample in news.samples]
+        places = {key: owner.keys.index(key) for key in columns.keys}
+        columns.add(times, {key: [s.values[place] for s in news.samples] for key, place in places.items()})
 
 
-def thinned(curve: Curve) -> Curve:
-    """A curve of at most `MOST_POINTS` points, with its extremes."""
-    if len(curve.times) <= MOST_POINTS:
+def thinned(curve: Curve, most_points: int) -> Curve:
+    """A curve of at most so many points, with its extremes."""
+    if len(curve.times) <= most_points:
         return curve
-    kept = select_positions(curve.times, [curve.values], MOST_POINTS)
+    kept = select_positions(curve.times, [curve.values], most_points)
     return Curve(curve.metric, [curve.times[place] for place in kept], [curve.values[place] for place in kept])
 
 
@@ -201,6 +245,7 @@ class LiveHost:
         parts += [
             self._joined(DeviceCurves(device, {}), start, end) for device in self._columns if device not in recorded
         ]
+        parts.sort(key=lambda part: device_order(part.device))
         known = tuple(part for part in parts if part.device is None or part.curves)
         seen = [times[0] for times, _ in self._columns.values() if times]
         return HostHistory(history.host, (min([*seen, history.known[0]]), history.known[1]), known)

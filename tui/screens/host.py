@@ -37,6 +37,7 @@ NO_SAMPLES = (
     "The host is recorded while a job runs: n runs one. ] shows a longer time.",
 )
 FIRST_WINDOW = TimeWindow(300.0)
+FASTEST_SECONDS, SLOWEST_SECONDS = 0.9, 5.0  # between two readings
 
 
 @record
@@ -270,6 +271,7 @@ class HostScreen(Page):
         self.reading = HostReading()
         self.places: list[tuple[Path, str | None]] = []
         self.place = 0
+        self.read_at = -float("inf")
         self.reading_work = RepeatedWork(self, self.read_history, "reading")
 
     def panes(self) -> ComposeResult:
@@ -295,7 +297,15 @@ class HostScreen(Page):
         super().show(view)
         if view.machine is not None and self.is_own:
             self.live.see(view.machine)
-        self.reading_work.request()
+        if time.monotonic() - self.read_at >= self.pace_seconds:
+            self.reading_work.request()
+
+    @property
+    def pace_seconds(self) -> float:
+        """The time between two readings: longer for a long window, and for a machine with very many devices."""
+        history, span = self.pane.history, self.pane.window.span
+        devices = len(history.devices) if history is not None else 0
+        return max(FASTEST_SECONDS, min(SLOWEST_SECONDS, max((span or LONGEST_SECONDS) / 600, devices / 40)))
 
     @property
     def is_own(self) -> bool:
@@ -310,7 +320,7 @@ class HostScreen(Page):
         """Read the window of the shown host; what the console reads itself continues it."""
         if not self.places or not self.query(HostPane):
             return
-        window, now = self.pane.window, self.now
+        window, now, self.read_at = self.pane.window, self.now, time.monotonic()
         store, _ = self.places[self.place]
         history = HostHistory(store.stem, (now, now))
         with suppress(StoreError, OSError):  # the line at the top names a store that cannot be read
