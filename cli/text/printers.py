@@ -13,8 +13,9 @@ from jobtop.cli.text.blocks import block, clock_time
 from jobtop.core.metrics import Kind, Metric, find_metric
 from jobtop.core.model import Job
 from jobtop.core.series.readings import KEYS, SampleReading, csv_row, sample_json
+from jobtop.core.text.limits_used import open_files_text
 from jobtop.core.text.metric_text import format_rate, format_value
-from jobtop.core.units import ABSENT, format_bytes, format_duration
+from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent
 
 
 class Printer:
@@ -92,6 +93,7 @@ def rate_column(key: str, title: str, width: int) -> SampleColumn:
     return SampleColumn(title, width, lambda reading: format_rate(metric, reading.rates[key]))
 
 
+NARROW_WIDTH = 80
 # With TIME and ELAPSED, and two spaces between columns, these fill 80 characters.
 DEFAULT_COLUMNS = (
     value_column("cpu.percent", "CPU", 7),
@@ -101,6 +103,36 @@ DEFAULT_COLUMNS = (
     value_column("proc.count", "PROCS", 5),
     value_column("proc.threads", "THREADS", 7),
 )
+
+
+def share_of_limit(reading: SampleReading) -> str:
+    used, limit = reading.values["mem.used"], reading.values["limit.memory"]
+    return ABSENT if used is None or not limit else format_percent(used / limit)
+
+
+def open_files(reading: SampleReading) -> str:
+    files, limit = reading.values["proc.fds"], reading.values["limit.fds"]
+    return ABSENT if files is None else open_files_text(files, limit, reading.values["proc.count"]).partition(" (")[0]
+
+
+# More columns, in this order, for as long as a terminal has room for them.
+WIDE_COLUMNS = (
+    SampleColumn("PEAK", 10, lambda reading: format_bytes(reading.memory_peak)),
+    SampleColumn("OF LIMIT", 8, share_of_limit),
+    SampleColumn("FILES", 13, open_files),
+    rate_column("cpu.throttled", "THROTTLED", 9),
+)
+
+
+def fitting_columns(width: int) -> tuple[SampleColumn, ...]:
+    """Return the columns of the table that a terminal of this width has room for."""
+    columns, used = list(DEFAULT_COLUMNS), NARROW_WIDTH
+    for column in WIDE_COLUMNS:
+        used += column.width + 2
+        if used >= width:
+            break
+        columns.append(column)
+    return tuple(columns)
 
 
 def sample_columns(metrics: Sequence[Metric]) -> Iterable[SampleColumn]:
@@ -116,10 +148,11 @@ class TablePrinter(Printer):
 
     def __init__(self, job: Job, metrics: Sequence[Metric]) -> None:
         super().__init__(job, metrics)
+        width = shutil.get_terminal_size().columns if os.isatty(1) else NARROW_WIDTH
         self.columns = (
             SampleColumn("TIME    ", 8, lambda reading: clock_time(self.job, reading)),
             SampleColumn("ELAPSED", 8, lambda reading: format_duration(reading.elapsed)),
-            *(tuple(sample_columns(metrics)) or DEFAULT_COLUMNS),
+            *(tuple(sample_columns(metrics)) or fitting_columns(width)),
         )
         self.lines = 0
         self.height = shutil.get_terminal_size().lines - 1 if os.isatty(1) else None

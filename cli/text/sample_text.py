@@ -15,6 +15,7 @@ from jobtop.core.text.job_text import (
     is_thinned,
     not_monitored_text,
 )
+from jobtop.core.text.limits_used import FACT_KEYS, LimitFacts, facts_of_record, facts_of_series
 from jobtop.core.text.memory_text import WITHOUT_FILES
 from jobtop.core.text.metric_text import Number, format_value
 from jobtop.core.units import format_bytes, format_duration
@@ -41,7 +42,8 @@ class SampleText:
     """Text from the samples of one job; text about a job without samples is returned unchanged."""
 
     def __init__(self, app: App, curves: Curves, job: Job) -> None:
-        series = curves.series(job, (*CURRENT_METRICS, *CPU_TIMES, ANONYMOUS))
+        keys = dict.fromkeys((*CURRENT_METRICS, *CPU_TIMES, ANONYMOUS, *FACT_KEYS))
+        series = curves.series(job, tuple(keys))
         warn_of_damage(app, job, series.damaged)
         self.job, self.times, self.values = job, series.times, series.values
         self.draws = app.environ.get("TERM") != "dumb"
@@ -71,6 +73,12 @@ class SampleText:
             is_anonymous = any(value is not None for value in self.values[ANONYMOUS])
             text = f"{format_bytes(peak)} peak so far{f', {WITHOUT_FILES}' if is_anonymous else ''}"
         return self._with_curve("mem.used", text)
+
+    def limits(self) -> LimitFacts:
+        """Return the limits of the job, and what it used of them at most, so far or until its end."""
+        if self.job.status.ended:
+            return facts_of_record(self.job)
+        return facts_of_series(self.values, self.times[-1] if self.times else 0.0)
 
     def _with_curve(self, key: str, text: str) -> str:
         """Return the text with the curve as a line of bars below it, followed by its minimum and its peak."""

@@ -24,6 +24,7 @@ from jobtop.core.text.event_text import event_text
 from jobtop.core.text.file_text import device_lines, summary_lines
 from jobtop.core.text.job_text import not_monitored_text, queue_parts, samples_kept_text
 from jobtop.core.text.limit_text import limit_bar, limit_evidence, limit_help, limit_of, limit_tenths
+from jobtop.core.text.limits_used import limits_line, throttled_line
 from jobtop.core.text.shell_text import shell_text
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.store.jobs import Jobs
@@ -111,6 +112,7 @@ def facts(
     elapsed = job.duration_seconds
     if elapsed is None and job.start_time and not job.status.ended:
         elapsed = time.time() - job.start_time
+    found = samples.limits()
     rows: list[tuple[str, Any]] = [
         ("reason", printable(job.reason) if job.reason else None),
         ("why", ending_text(ending, LineKind.EVIDENCE)),
@@ -145,6 +147,8 @@ def facts(
         ("pinned", "all data is kept (jobtop unpin)" if job.pinned else None),
         ("kept", rule),
         ("declared", limits_text(job)),
+        ("limits", limits_line(found, job.limits)),
+        ("throttled", throttled_line(found)),
         ("flags", ", ".join(job.flags)),
         ("sources", ", ".join(f"{key} from {value}" for key, value in job.sources.items())),
         ("incomplete", "\n".join(incomplete_lines(job))),
@@ -210,7 +214,7 @@ def cgroup_text(job: Job) -> str | None:
 def limits_text(job: Job) -> str:
     limits = job.limits
     parts = [
-        f"{limits.cpus:g} CPUs" if limits.cpus is not None else "",
+        f"{limits.cpus:g} {'CPU' if limits.cpus == 1 else 'CPUs'}" if limits.cpus is not None else "",
         f"{format_bytes(limits.memory_bytes)} memory" if limits.memory_bytes is not None else "",
         f"{format_duration(limits.runtime_seconds)} runtime" if limits.runtime_seconds is not None else "",
         f"{limits.gpus} GPUs" if limits.gpus is not None else "",

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from jobtop.core.model import Job, Status
+from jobtop.core.measure.collectors.limits.source import LimitSource
+from jobtop.core.measure.target import Target
+from jobtop.core.model import Identity, Job, Status
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.run.supervisor import new_id
 from jobtop.lifecycle.explaining import read_kernel_log
@@ -181,6 +183,21 @@ def test_the_peak_of_the_cgroup_is_that_of_all_processes_together(jobtop: Jobtop
     assert 150 * MEBIBYTE < usage["memory_cgroup_peak_bytes"] < 220 * MEBIBYTE
     # That of one, or what a sample saw of both.
     assert 80 * MEBIBYTE < usage["memory_peak_bytes"] < 180 * MEBIBYTE
+
+
+def test_the_limits_of_a_process_are_those_of_its_cgroup_its_affinity_and_its_files(limited: Path) -> None:
+    command = ["sh", "-c", ENTER, str(limited), "sh", "-c", "ulimit -Sn 77; echo; exec sleep 60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})
+            target = Target(Identity("", 1, None), 0.0, main=Identity("", process.pid, None))
+            found = LimitSource(cores=2).collect({"job": target}).jobs["job"]
+        finally:
+            process.kill()
+    assert found["limit.memory"] == LIMIT_BYTES
+    assert (found["limit.cpus"], found["limit.fds"]) == (1.0, 77)
 
 
 def test_an_oom_kill_in_the_job_s_cgroup_is_told(jobtop: Jobtop, limited: Path) -> None:

@@ -18,6 +18,7 @@ from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job, Kept, Limits, Queued, Status, Usage
 from jobtop.core.series.drawing import Curve
+from jobtop.core.text.limits_used import LimitFacts
 from jobtop.store.database import open_to_read
 from jobtop.store.jobs import Event
 from jobtop.store.samples.curves import Curves
@@ -166,6 +167,14 @@ def test_the_header_shows_what_a_job_cost_only_where_it_is_known() -> None:
     assert "energy 7.2 MJ" in text_of(fitting(header_lines(unpriced)[1], 200))
     unknown = HeaderView(JobView(made_job()), 1.0)
     assert not {"cost", "energy"} & set(text_of(fitting(header_lines(unknown)[1], 200)).split())
+
+
+def test_the_header_shows_what_a_job_uses_of_its_limits() -> None:
+    facts = LimitFacts(memory_bytes=1 << 30, pids=100, files=1024, processes=1, files_open=45)
+    numbers = JobNumbers(memory_peak=512 << 20, processes=1, threads=12, limits=facts)
+    shown = text_of(fitting(header_lines(HeaderView(JobView(made_job(), numbers=numbers), 9.0))[1], 200))
+    assert "512M peak of 1.0G" in shown
+    assert "processes 1 · 12 threads of 100   files 45 of 1 024" in shown
 
 
 def test_escape_leaves_the_past_first_and_then_the_screen(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from jobtop.cli.app import App
-from jobtop.cli.text.printers import PRINTERS
+from jobtop.cli.text.printers import DEFAULT_COLUMNS, PRINTERS, fitting_columns
 from jobtop.cli.verbs.metrics import Window, stream
-from jobtop.core.model import Monitor, Queued, Status, Usage
+from jobtop.core.model import Limits, Monitor, Queued, Status, Usage
 from jobtop.core.record import replace
 from jobtop.core.series.readings import KEYS, SampleReader, sample_json
 from records import assert_one_line, call, made_job, running_job, this_process
@@ -146,6 +146,40 @@ def test_blocks_have_sections_units_and_a_true_peak(home: Path) -> None:
     assert "Read: 2.0 MiB/s, 3.0 MiB in total" in blocks[3]
     assert "Processes:\n  Count: 3\n" in blocks[3]
     assert "–" not in "".join(blocks)
+
+
+def test_blocks_say_how_much_of_its_limits_a_job_uses(home: Path) -> None:
+    limits = {"limit_memory": 1 << 30, "limit_cpus": 1.0, "limit_pids": 100, "limit_fds": 1024}
+    samples = [
+        sample(1.0, mem_used=256 << 20, proc_count=1, proc_threads=12, proc_fds=45, cpu_throttled=0.0, **limits),
+        sample(2.0, mem_used=512 << 20, proc_count=3, proc_threads=14, proc_fds=99, cpu_throttled=0.25, **limits),
+    ]
+    declared = Limits(cpus=1.0, memory_bytes=2 << 30)
+    job = kept_sampled(home, made_job(duration_seconds=2.5, limits=declared), samples).id
+    first, second = call("metrics", job, "--blocks").stdout.split("═══ Metrics Sample at ")[1:3]
+    assert "  Open FDs: 45 of 1 024\n" in first
+    assert "  Threads: 12 (12.0 % of the limit of processes)\n" in first
+    assert "  Count: 3 (max: 100)\n" in second
+    assert "  Open FDs: 99 (limit of each process: 1 024)\n" in second
+    assert "  Throttled: 25.0 %, 250ms in total\n" in second
+    assert "  Current: 512.0 MiB (50.0 % of 1.0 GiB)\n" in second
+    assert "  Peak: 512.0 MiB\n" in second
+
+
+def test_a_wide_terminal_has_room_for_the_peak_and_the_limits() -> None:
+    assert fitting_columns(80) == DEFAULT_COLUMNS
+    titles = [column.title for column in fitting_columns(140)]
+    assert titles[len(DEFAULT_COLUMNS) :] == ["PEAK", "OF LIMIT", "FILES", "THROTTLED"]
+    [reading] = SampleReader().read(
+        [sample(1.0, mem_used=1, limit_memory=4, proc_fds=45, limit_fds=1024, proc_count=1)]
+    )
+    cells = {column.title: column.format(reading) for column in fitting_columns(140)}
+    assert (cells["PEAK"], cells["OF LIMIT"], cells["FILES"], cells["THROTTLED"]) == (
+        "1 B",
+        "25.0 %",
+        "45 of 1 024",
+        "–",
+    )
 
 
 def test_blocks_go_with_nothing_that_is_for_programs(job: str) -> None:

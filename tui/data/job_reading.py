@@ -23,6 +23,7 @@ from jobtop.core.procfs import HAS_PROC
 from jobtop.core.record import fresh, record, replace
 from jobtop.core.series.downsample import select_positions
 from jobtop.core.series.drawing import Curve, make_curve
+from jobtop.core.text.limits_used import LimitFacts, facts_of_record, facts_of_values
 from jobtop.store.database import Database
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.output.last_lines import read_error_lines
@@ -77,6 +78,7 @@ class JobNumbers:
     sent_bytes: Number | None = None
     cpu_joules: Number | None = None
     gpu_joules: Number | None = None
+    limits: LimitFacts = LimitFacts()
 
 
 @record
@@ -156,6 +158,7 @@ class JobReading:
                 sent_bytes=usage.net_tx_bytes,
                 cpu_joules=usage.energy_cpu_joules,
                 gpu_joules=usage.energy_gpu_joules,
+                limits=facts_of_record(job),
             )
         until = float("inf") if moment is None else moment
         samples = curves.store.newest(job.seq, 1, until) if job.seq is not None else []
@@ -178,6 +181,7 @@ class JobReading:
             held.get("net.tx_bytes"),
             held.get("energy.cpu"),
             held.get("energy.gpu"),
+            facts_of_values(held),
         )
 
     def _processes(self, snapshots: Snapshots, job: Job, viewport: Viewport) -> ProcessList:

@@ -16,9 +16,10 @@ from jobtop.core.run.outcome import signal_name
 from jobtop.core.text.cost_text import cost_parts
 from jobtop.core.text.job_text import samples_kept_text
 from jobtop.core.text.limit_text import limit_bar, limit_evidence, limit_help, limit_of
+from jobtop.core.text.limits_used import LimitFacts, open_files_text
 from jobtop.core.text.memory_text import is_peak_upper_bound
 from jobtop.core.units import ABSENT, format_duration, format_percent
-from jobtop.tui.data.job_reading import JobView
+from jobtop.tui.data.job_reading import JobNumbers, JobView
 from jobtop.tui.palette import FLAG_GLYPHS, STATUS_GLYPHS, Tone, load_tone
 from jobtop.tui.screens.job.charts import allowed_cores
 from jobtop.tui.widgets.cells import (
@@ -137,14 +138,16 @@ def usage(view: HeaderView, job_view: JobView) -> list[Piece]:
         Piece(3, limited(job) if is_over else []),
         Piece(5, traffic(job_view, is_over)),
         Piece(6, limits(job)),
-        Piece(7, labelled("processes", number(numbers.processes)) if numbers.processes is not None else []),
+        Piece(7, processes(numbers)),
+        Piece(9, open_files(numbers.limits)),
         Piece(8, cost(view, job_view)),
         Piece(4, labelled("samples", kept.partition(",")[0]) if (kept := samples_kept_text(job)) is not None else []),
     ]
 
 
 def memory(job_view: JobView, is_over: bool) -> list[Span]:
-    numbers, limit = job_view.numbers, job_view.job.limits.memory_bytes
+    numbers, declared = job_view.numbers, job_view.job.limits.memory_bytes
+    limit = numbers.limits.memory_bytes or declared
     peak = numbers.memory_peak
     share = 100 * peak / limit if peak is not None and limit else None
     of_limit = [Span(f" of {short_bytes(limit)}", Tone.GREY)] if limit else []
@@ -154,6 +157,21 @@ def memory(job_view: JobView, is_over: bool) -> list[Span]:
         return [*labelled("memory"), *peaked, *of_limit]
     now = labelled("memory", short_bytes(numbers.memory_bytes))
     return [*now, Span(" · ", Tone.GREY), *peaked, *of_limit]
+
+
+def processes(numbers: JobNumbers) -> list[Span]:
+    """The processes, and the threads of the limit of both, if there is one."""
+    if numbers.processes is None:
+        return []
+    limit = numbers.limits.pids
+    of_limit = f" · {number(numbers.threads)} threads of {number(limit)}" if limit and numbers.threads else ""
+    return labelled("processes", f"{number(numbers.processes)}{of_limit}")
+
+
+def open_files(facts: LimitFacts) -> list[Span]:
+    if facts.files_open is None or facts.files is None:
+        return []
+    return labelled("files", open_files_text(facts.files_open, facts.files, facts.processes))
 
 
 def traffic(job_view: JobView, is_over: bool) -> list[Span]:
