@@ -115,7 +115,8 @@ NOTES: dict[Scope, dict[str, Note]] = {
     },
     Scope.SENSOR: {"*": Note("hwmon and thermal zones", LINUX, "as the sensor reports, every 10 s")},
     Scope.BATTERY: {
-        "*": Note("`/sys/class/power_supply`; psutil elsewhere", ALL, "as the battery reports, every 10 s")
+        "battery.power": Note("`/sys/class/power_supply`", LINUX, "as the battery reports, every 10 s"),
+        "*": Note("`/sys/class/power_supply`; psutil elsewhere", ALL, "as the battery reports, every 10 s"),
     },
     Scope.PACKAGE: {
         "*": Note("RAPL: the package and its memory", LINUX, "as the CPU counts; since Linux 5.10 for root only")

@@ -1,5 +1,6 @@
 """The Host screen: every recorded device over the chosen time, as small charts of an exact size."""
 
+import os
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from jobtop.store.database import open_to_read
 from jobtop.tui.app import Options
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.data.host_reading import HostHistory, HostReading, LiveHost
+from jobtop.tui.data.slow_devices import SlowDevices
 from jobtop.tui.data.view import MachineView
 from jobtop.tui.screens.dashboard import Dashboard
 from jobtop.tui.screens.host import HostPane, HostScreen, across, band_lines, bands
@@ -23,6 +25,7 @@ from jobtop.tui.widgets.cells import width_of
 from jobtop.tui.widgets.host_strip import HostStrip
 from jobtop.tui.widgets.multiples import CoreLoad, Stroke, Tile, core_bar, short_value, tile_lines
 from records import HERE, kept_jobs, made_job
+from support import wait_for
 from visiting import Visitor, visit
 
 MINUTE = (0.0, 60.0)
@@ -85,11 +88,29 @@ def test_the_console_continues_what_is_not_recorded() -> None:
     detail = {"cores": {"0": (50.0, 2.0, 0.0)}, "disks": {"sda": {"disk.busy": 0.5}}}
     for second in (10.0, 11.0, 11.0):
         live.see(MachineView("atlas", second, {"mem.used": 5}, detail))
-    joined = live.joined(HostHistory("atlas", (11.0, 11.0)), 0.0, 11.0)
-    assert joined.of_host().curves["mem.used"].times == [10.0, 11.0]
+    live.see(MachineView("atlas", 12.0, {"mem.used": 5}, detail), {"sda": (1, 4)})
+    live.add(Device("sensor", "fan"), 11.5, {"fan.speed": 900})
+    joined = live.joined(HostHistory("atlas", (12.0, 12.0)), 0.0, 12.0)
+    assert joined.of_host().curves["mem.used"].times == [10.0, 11.0, 12.0]
+    disk = next(part for part in joined.devices if part.device == Device("disk", "sda"))
+    assert (disk.value("disk.used"), disk.value("disk.total"), disk.value("disk.used", 11.0)) == (1, 4, None)
+    assert joined.devices[-1].value("fan.speed") == 900
     core = next(part for part in joined.devices if part.device == Device("core", "0"))
     assert (core.value("cpu.percent"), core.value("cpu.iowait")) == (50.0, 0.02)
-    assert joined.known == (10.0, 11.0)
+    assert joined.known == (10.0, 12.0)
+
+
+def test_slow_devices_of_this_machine_are_read_in_their_own_thread() -> None:
+    slow = SlowDevices()
+    try:
+        found = wait_for(slow.poll) if os.path.exists("/sys/devices/system/node/node0") else None
+        if found is not None:
+            assert abs(found[0] - time.time()) < 60
+            values = dict(found[1])[Device("numa", "0")]
+            assert values["mem.total"]
+            assert values["numa.misses"] is None, "a rate needs two readings"
+    finally:
+        slow.close()
 
 
 @pytest.mark.parametrize("width", [20, 36, 60, 110])

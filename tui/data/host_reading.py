@@ -19,7 +19,7 @@ from jobtop.tui.data.view import MachineView, Number
 READ: Mapping[Scope, tuple[str, ...]] = {
     Scope.HOST: (
         *("cpu.percent", "cpu.iowait", "cpu.steal", "mem.used", "mem.total", "mem.cached", "swap.used", "swap.total"),
-        *("load.1", "cpu.pressure", "mem.pressure", "io.pressure", "temp"),
+        *("load.1", "cpu.pressure", "mem.pressure", "io.pressure", "temp", "energy.cpu"),
     ),
     Scope.CORE: ("cpu.percent", "cpu.iowait", "cpu.steal"),
     Scope.DISK: (
@@ -221,22 +221,28 @@ class LiveHost:
         self._columns: dict[Device | None, tuple[list[float], dict[str, list[Number | None]]]] = {}
         self._at = 0.0
 
-    def see(self, machine: MachineView) -> None:
-        """Remember a reading; its counters are rates already."""
+    def see(self, machine: MachineView, space: Mapping[str, tuple[int, int]] = MappingProxyType({})) -> None:
+        """Remember a reading, with the space of disks; its counters are rates already."""
         if machine.at <= self._at:
             return
         self._at = machine.at
         for device, values in machine_devices(machine):
-            times, columns = self._columns.setdefault(device, ([], {}))
-            for key, value in values.items():
-                columns.setdefault(key, [None] * len(times)).append(value)
-            times.append(machine.at)
+            if device is not None and device.kind == Scope.DISK and device.name in space:
+                values["disk.used"], values["disk.total"] = space[device.name]
+            self.add(device, machine.at, values)
+
+    def add(self, device: Device | None, at: float, values: Mapping[str, Number | None]) -> None:
+        """Remember one reading of a device."""
+        times, columns = self._columns.setdefault(device, ([], {}))
+        for key, value in values.items():
+            columns.setdefault(key, [None] * len(times)).append(value)
+        times.append(at)
+        for column in columns.values():
+            column.extend([None] * (len(times) - len(column)))
+        if times[0] < at - LONGEST_SECONDS:
+            del times[0]
             for column in columns.values():
-                column.extend([None] * (len(times) - len(column)))
-            if times[0] < machine.at - LONGEST_SECONDS:
-                del times[0]
-                for column in columns.values():
-                    del column[0]
+                del column[0]
 
     def joined(self, history: HostHistory, start: float, end: float) -> HostHistory:
         """The recorded history, with what was seen after its last sample."""

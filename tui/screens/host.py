@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
@@ -21,6 +21,7 @@ from jobtop.core.record import record
 from jobtop.tui.actions import APP, CHART, HOST, TEXT, bindings
 from jobtop.tui.chart.window import PAN_SHARE, ZOOM, Bounds, TimeWindow
 from jobtop.tui.data.host_reading import LONGEST_SECONDS, HostHistory, HostReading, LiveHost
+from jobtop.tui.data.slow_devices import SlowDevices
 from jobtop.tui.data.view import View
 from jobtop.tui.page import Page
 from jobtop.tui.palette import Tone
@@ -272,6 +273,7 @@ class HostScreen(Page):
         self.places: list[tuple[Path, str | None]] = []
         self.place = 0
         self.read_at = -float("inf")
+        self.slow: SlowDevices | None = None
         self.reading_work = RepeatedWork(self, self.read_history, "reading")
 
     def panes(self) -> ComposeResult:
@@ -296,9 +298,25 @@ class HostScreen(Page):
     def show(self, view: View) -> None:
         super().show(view)
         if view.machine is not None and self.is_own:
-            self.live.see(view.machine)
+            self.live.see(view.machine, self.read_slow_devices())
         if time.monotonic() - self.read_at >= self.pace_seconds:
             self.reading_work.request()
+
+    def read_slow_devices(self) -> Mapping[str, tuple[int, int]]:
+        """Take over what is read slowly of this machine; return the space of its disks."""
+        options = self.console.options
+        without = options.config.texts("monitor.without") if options.config is not None else ()
+        if options.machine is not None or {"host", "devices"}.intersection(without):  # simulated, or switched off
+            return {}
+        self.slow = self.slow or SlowDevices()
+        if (found := self.slow.poll()) is not None:
+            for device, values in found[1]:
+                self.live.add(device, found[0], values)
+        return self.slow.space
+
+    def on_unmount(self) -> None:
+        if self.slow is not None:
+            self.slow.close()
 
     @property
     def pace_seconds(self) -> float:

@@ -71,6 +71,8 @@ def host_tiles(host: DeviceCurves, cores: int, at: float | None) -> list[Tile]:
     tiles.append(Tile("load", [stroke(host, "load.1", "", at)], least=float(cores or 1)))
     if host.has("temp"):
         tiles.append(Tile("temperature", [stroke(host, "temp", "", at)], least=100.0))
+    if host.has("energy.cpu"):
+        tiles.append(Tile("power of the CPU", [stroke(host, "energy.cpu", "", at)], least=10.0))
     return tiles
 
 
