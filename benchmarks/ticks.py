@@ -23,6 +23,7 @@ PROCESSES, JOBS = 1000, 50
 FEW, ALL = 0.05, 1.0  # the share of processes that are active between two ticks
 MAX_WARM_TICKS = 100
 GROWTH_TURNS = 3
+WARM_TICKS, SOURCE_TICKS = 15, 60
 AGENT_GC = (200_000, 50, 1000)  # as jobtop/__main__.py sets it
 FIELDS = "cpu_times memory_info num_threads io_counters num_ctx_switches num_fds ppid status create_time".split()
 EXPENSIVE_FIELDS = [*FIELDS, "memory_full_info"]  # PSS and swap too
@@ -78,6 +79,7 @@ def measure_ticks(_tools: Installation, _work: Path, rounds: int) -> Iterator[Be
             yield measure_growth(what, (10, PROCESSES), (500, PROCESSES), share, rounds, "in 10 jobs", 1.3)
         what = f"a tick over {PROCESSES:,} processes in {JOBS} jobs, {describe(FEW)}"
         yield measure_growth(what, (JOBS, 250), (JOBS, PROCESSES), FEW, rounds, "over 250", 4.4)
+        yield compare_sources()
 
 
 @contextmanager
@@ -159,6 +161,35 @@ def mean_tick(jobs: int, processes: int, share: float, rounds: int) -> float:
             seconds.append(watcher.tick())
     wait_for_orphans()
     return mean(seconds)
+
+
+def compare_sources() -> BenchmarkResult:
+    """Compare ticks with all sources, their threads included, with ticks without the slow ones, for a minute."""
+    slow = frozenset({"energy", "nvidia", "drm", "files", "network", "devices"})
+    # With a large budget no tick is left out.
+    samplers = {name: Sampler(lambda _: None, 1.0, without) for name, without in (("all", frozenset()), ("fast", slow))}
+    costs: dict[str, list[float]] = {name: [] for name in samplers}
+    with farm(JOBS, PROCESSES) as watched:
+        for sampler in samplers.values():
+            sampler.record_host(True)
+            for number, shim in enumerate(watched.shims):
+                target = Target(identify(shim), time.clock_gettime(time.CLOCK_BOOTTIME))
+                sampler.watch(str(number), target, interval=1.0)
+        for tick in range(WARM_TICKS + SOURCE_TICKS):
+            watched.let_run(FEW)
+            for name, sampler in samplers.items():
+                before = sampler.cpu_seconds
+                sampler.tick()
+                if tick >= WARM_TICKS:
+                    costs[name].append(sampler.cpu_seconds - before)
+            time.sleep(max(0.0, (samplers["all"].next_due() or 0.0) - time.monotonic()))
+        for sampler in samplers.values():
+            sampler.stop()
+    wait_for_orphans()
+    what = f"a tick over {PROCESSES:,} processes, {describe(FEW)}, with all sources"
+    return BenchmarkResult(
+        what, "seconds", [mean(costs["all"])], [mean(costs["fast"])], "without the slow ones", bound=1.3
+    )
 
 
 def psutil_pass_seconds(members: Container[int], fields: list[str]) -> float:

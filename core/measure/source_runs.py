@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 LONGEST_END_SECONDS = 0.3  # that is waited for a thread to end: a driver may take seconds to open
 FIRST_SECONDS = 0.25  # until a slow source is opened: a short job is over before that
-MOST_CORES = 0.005  # that a slow source may use; above that it is called less often …
-SLOWEST = 10  # … by this factor at most
+MOST_CORES = 0.005  # that a slow source may use unless it has its own `most_cores`; above, it is called less often …
+SLOWEST = 20  # … by this factor at most
 MOST_EVENTS = 1000  # that wait for a tick
 STALE_INTERVALS = 3  # after so many without new readings the values of a slow source are absent
 
@@ -118,6 +118,7 @@ class SlowRun:
         self._concluded: dict[str, Remarks] = {}  # what was said last about jobs that have ended
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)  # also of readings that no tick took
         self._pause_seconds = self.interval_seconds
+        self._most_cores: float = getattr(source, "most_cores", MOST_CORES)
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._began = monotonic()
@@ -217,7 +218,7 @@ class SlowRun:
         cost = time.thread_time() - spent
         if self._spent_seconds:  # the first call opens things
             interval = self.source.interval_seconds or self.interval_seconds  # it may change
-            self._pause_seconds = min(max(interval, cost / MOST_CORES), SLOWEST * interval)
+            self._pause_seconds = min(max(interval, cost / self._most_cores), SLOWEST * interval)
         self._spent_seconds += cost
 
 

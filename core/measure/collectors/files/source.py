@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 NAME = "files"
 FIRST_SECONDS, CALM_SECONDS = 0.25, 1.0  # between calls: while a job is young, and else
 AGES = ((10.0, 0.25), (60.0, 1.0), (float("inf"), 10.0))  # until this age of a job, its files are read so often
-MOST_CORES = 0.002  # of a core, for all jobs together
+MOST_CORES = 0.0007  # of a core, for all jobs together
 MOST_CREDIT_SECONDS = 0.01  # that may be saved up for a large job
 MOST_DESCRIPTORS = 256  # of one process in one reading; the others come in the next ones
 KEPT = 20  # files in the record

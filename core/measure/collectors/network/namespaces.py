@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.target import Target
 
 LOOPBACK = "lo"
-YOUNG_READINGS = 8  # in which a new process is looked at each time: it enters a namespace when it starts
+YOUNG_READINGS = 4  # in which a new process is looked at each time: it enters a namespace when it starts
 CHECK_READINGS = 20  # between two looks at older processes, and at who else is in a namespace
 EARLIER_SECONDS = 0.1
 MOST_BYTES = 1 << 20

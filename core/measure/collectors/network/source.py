@@ -30,6 +30,7 @@ class NetworkSource:
 
     name = "network"
     interval_seconds = 0.5
+    most_cores = 0.0007
 
     def __init__(self, options: Options) -> None:
         self._options = options
