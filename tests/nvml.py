@@ -111,6 +111,13 @@ def fake_nvml(directory: Path) -> FakeNvml:
     return made
 
 
+def add_cuda(library: FakeNvml) -> dict[str, str]:
+    """Add a CUDA driver whose memory the library shows; returns the environment in which it is found."""
+    source, made = SOURCE.with_name("cuda.c"), library.directory / "libcuda.so.1"
+    subprocess.run(["gcc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", made, source], check=True)
+    return {**library.env, "CUDA_GPU": next(iter(library.gpus))}
+
+
 def load_in_this_process(library: FakeNvml) -> None:
     """Load it under its own name: the bindings get this one when they load the library."""
     ctypes.CDLL(str(library.directory / "libnvidia-ml.so.1"))

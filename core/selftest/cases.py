@@ -23,6 +23,7 @@ from jobtop.core.selftest.judge import (
     energy_of_cpu,
     exits,
     file_read,
+    gpu_memory,
     killed_by,
     lasts_at_least,
     mean_possible,
@@ -230,6 +231,13 @@ CASES = (
         curves=(curve_matches, sum_matches, stays_within_cores),
         schedule=Schedule.BESIDE,
         again_without_cgroup=True,
+    ),
+    Case(
+        "gpu-memory",
+        "256 MiB of a GPU for 3 s",
+        load=("gpu-memory", str(256 * MIB), "3.0"),
+        checks=(gpu_memory(256 * MIB),),
+        schedule=Schedule.BESIDE,
     ),
     Case(
         "energy",

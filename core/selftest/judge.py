@@ -15,6 +15,7 @@ MEMORY_RATIO = 0.03
 TOGETHER_RATIO = 0.05
 STORAGE_RATIO = 0.01
 NETWORK_RATIO = 0.02
+LARGEST_CONTEXT_BYTES = 1536 << 20  # of the driver, for a process on a GPU
 
 
 class Verdict(StrEnum):
@@ -238,6 +239,22 @@ def file_read(name: str, built_bytes: int) -> Check:
         measured = next((file["read_bytes"] for file in files if file["path"].endswith(f"/{name}")), None)
         verdict = to_verdict(measured is not None and built_bytes / 2 <= measured <= built_bytes)
         return CheckResult("file read", verdict, built_bytes, measured, "bytes", "≤", source="positions")
+
+    return check
+
+
+def gpu_memory(built_bytes: int) -> Check:
+    """Return a check of the memory on GPUs: what the load allocated, and at most a context of its own beside it."""
+
+    def check(job: Job, _: Reference) -> CheckResult:
+        from jobtop.core.measure.collectors.machine_pids import MachinePids
+
+        measured, problem = job.usage.gpu_memory_peak_bytes, MachinePids().problem()
+        if problem is not None:
+            return CheckResult("GPU memory", Verdict.SKIPPED, built_bytes, None, "bytes", reason=problem)
+        is_right = measured is not None and built_bytes <= measured <= built_bytes + LARGEST_CONTEXT_BYTES
+        reason = None if is_right else f"not from what was allocated to {LARGEST_CONTEXT_BYTES >> 20} MiB more"
+        return CheckResult("GPU memory", to_verdict(is_right), built_bytes, measured, "bytes", "≥", reason=reason)
 
     return check
 

@@ -462,6 +462,32 @@ def beside_daemon(report: str, own_size: int, size: int, seconds: float) -> None
     finish(report, NO_PSS if together is None else None, together_bytes=together)
 
 
+def gpu_memory(report: str, size: int, seconds: float) -> None:
+    """Hold memory of an NVIDIA GPU for a time, through the library of its driver."""
+    import ctypes
+
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        finish(report, f"no GPU can be used here: {error}")
+    device, context, memory = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+    steps: tuple[tuple[str, tuple[object, ...]], ...] = (
+        ("cuInit", (0,)),
+        ("cuDeviceGet", (ctypes.byref(device), 0)),
+        ("cuDevicePrimaryCtxRetain", (ctypes.byref(context), device)),
+        ("cuCtxSetCurrent", (context,)),
+        ("cuMemAlloc_v2", (ctypes.byref(memory), ctypes.c_size_t(size))),
+        ("cuMemsetD8_v2", (memory, ctypes.c_ubyte(1), ctypes.c_size_t(size))),
+        ("cuCtxSynchronize", ()),
+    )
+    for function, arguments in steps:
+        code = getattr(cuda, function)(*arguments)
+        if code:
+            finish(report, f"no GPU can be used here: {function} failed with code {code}")
+    time.sleep(seconds)
+    finish(report)
+
+
 def wave(report: str, seconds: float, times: int) -> None:
     """Use one core for a while, then nothing for as long, repeatedly."""
     curve = CpuCurve()
@@ -501,6 +527,7 @@ LOADS: dict[str, Callable[..., None]] = {
     "leaves-cgroup": leaves_cgroup,
     "background": background,
     "beside-daemon": beside_daemon,
+    "gpu-memory": gpu_memory,
     "wave": wave,
     "storm": storm,
 }

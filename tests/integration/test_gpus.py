@@ -14,7 +14,7 @@ import pytest
 
 from jobtop.core.measure.source_runs import LONGEST_END_SECONDS
 from jobtop.store.samples.packed import unpack
-from nvml import GIBIBYTE, NOT_SUPPORTED, FakeGpu, FakeNvml, fake_nvml
+from nvml import GIBIBYTE, NOT_SUPPORTED, FakeGpu, FakeNvml, add_cuda, fake_nvml
 from running import Run, descendants, nothing_is_left, running, show
 from support import Jobtop, wait_for
 
@@ -130,3 +130,20 @@ def test_a_driver_that_hangs_does_not_hold_a_job_back(jobtop: Jobtop, nvml: Fake
     ended = datetime.fromisoformat(record["end_time"]).timestamp()
     assert returned - ended < LONGEST_END_SECONDS + 2.0 < HANG_SECONDS
     assert record["incomplete"] == []
+
+
+def gpu_case(jobtop: Jobtop, env: dict[str, str]) -> dict[str, Any]:
+    """The result of the check of the memory of a GPU."""
+    answer = jobtop("selftest", "--only", "gpu-memory", "--json", env=env)
+    results: list[dict[str, Any]] = json.loads(answer.stdout)["results"]
+    assert answer.returncode == (1 if any(result["verdict"] == "fail" for result in results) else 0)
+    return results[0]
+
+
+def test_the_self_test_compares_the_memory_of_a_gpu_or_says_why_it_cannot(jobtop: Jobtop, nvml: FakeNvml) -> None:
+    skipped = gpu_case(jobtop, nvml.env)
+    assert (skipped["verdict"], "libcuda" in skipped["reason"]) == ("skipped", True)
+    env = add_cuda(nvml)
+    assert "cuInit" in gpu_case(jobtop, nvml.env)["reason"], "there is a driver, and no GPU"
+    right = gpu_case(jobtop, env)
+    assert (right["verdict"], right["measured"]) == ("pass", GIBIBYTE // 4)

@@ -1,11 +1,18 @@
 """Events of GPUs: one for each slowdown, not one for each second of it; and what they say."""
 
+import pytest
+
 from jobtop.core.measure.collectors.gpu.incidents import CALM_SECONDS, GpuIncidents
+from jobtop.core.measure.collectors.machine_pids import MachinePids
 from jobtop.core.measure.device import Device
 from jobtop.core.measure.job_gpus import devices_in, parse_series, series_name
+from jobtop.core.model import Usage
+from jobtop.core.selftest.judge import Reference, gpu_memory
 from jobtop.core.text.event_text import BAD, PLAIN, WARNING, event_text, severity
+from records import made_job
 
 GPU = Device("gpu", "0-a")
+MIB = 1 << 20
 
 
 def kinds(found: GpuIncidents) -> list[tuple[object, str, object]]:
@@ -66,3 +73,14 @@ def test_the_name_of_a_series_has_the_metric_and_the_gpu() -> None:
     assert parse_series(name) == ("gpu.util", "0-8f6c")
     assert [parse_series(own) for own in ("loss", "gpu.util", "gpu.util@", "mail@host")] == [None] * 4
     assert devices_in(["loss", name, "gpu.mem_used@0-8f6c", "gpu.util@1-b"]) == ["0-8f6c", "1-b"]
+
+
+def test_the_self_test_takes_only_possible_memory_of_a_gpu_for_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MachinePids, "problem", lambda _: None)
+    verdicts = {}
+    for measured in (None, 99 * MIB, 100 * MIB, 700 * MIB, 5000 * MIB):
+        job = made_job(usage=Usage(gpu_memory_peak_bytes=measured))
+        verdicts[measured] = str(gpu_memory(100 * MIB)(job, Reference()).verdict)
+    assert list(verdicts.values()) == ["fail", "fail", "pass", "pass", "fail"]
+    monkeypatch.setattr(MachinePids, "problem", lambda _: "not seen")
+    assert gpu_memory(MIB)(made_job(), Reference()).reason == "not seen"
