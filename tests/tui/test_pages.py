@@ -123,7 +123,7 @@ def test_keys_are_shown_as_remapped_and_clashes_are_reported(home: Path, monkeyp
     config = configured(text='[keys]\n"jobs.kill" = "K"\n"app.quit" = "s"\n')
 
     async def scene(visitor: Visitor) -> None:
-        await visitor.press("6", "tab", "tab")
+        await visitor.press("6", "tab", "tab", "pagedown")
         await visitor.shows("s  ", "s is also table.sort")
         rows = [line for line in visitor.screen().splitlines() if "app.quit" in line]
         assert "s is also table.sort" in rows[0]
