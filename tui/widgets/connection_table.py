@@ -25,7 +25,7 @@ def columns() -> tuple[Column[ConnectionLine], ...]:
         Column("sent", "TOTAL↑", lambda line: total(line.sent_bytes), 6, align=Align.RIGHT, priority=3),
         Column("protocol", "PROTO", lambda line: Words(line.protocol, Tone.GREY), 5, priority=1),
         Column("pid", "PID", lambda line: Words(str(line.pid or ""), Tone.GREY), 7, align=Align.RIGHT, priority=4),
-        Column("address", "REMOTE, LOCAL", address, 20, flex=1),
+        Column("address", "REMOTE, LOCAL", address, 30, flex=1),
     )
 
 
