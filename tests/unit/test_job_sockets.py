@@ -36,6 +36,15 @@ def test_open_and_closed_sockets_add_up_and_a_job_without_any_is_absent() -> Non
     assert sockets.jobs["a"].incomplete() == sockets.jobs["b"].incomplete() == []
 
 
+def test_a_job_that_was_watched_later_counts_from_then_on() -> None:
+    sockets = Sockets({5: A})
+    sockets.take_listed([diag_socket(1, 5, 10, 20)], sockets.find)
+    sockets.jobs["a"].begin()
+    assert sockets.bytes("a") == (0, 0)
+    sockets.take_closed([diag_socket(1, 0, 15, 26)], 0, None)
+    assert sockets.bytes("a") == (5, 6)
+
+
 def test_a_socket_counts_for_the_job_that_had_it_first() -> None:
     sockets = Sockets({5: A})
     sockets.take_listed([diag_socket(1, 5, 10, 20)], sockets.find)

@@ -2,10 +2,12 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.network.namespaces import Namespace, NamespaceTraffic
 from jobtop.core.measure.collectors.pid_owners import PidOwners
 from jobtop.core.measure.target import Target
@@ -83,12 +85,17 @@ def test_a_namespace_with_other_processes_in_it_is_not_counted(tmp_path: Path) -
     machine = FakeNamespaces(tmp_path)
     with subprocess.Popen(["sleep", "60"]) as process:
         root = str(process.pid)
-        jobs = {"job": Target(Identity("", process.pid, None), 0.0, includes_root=True)}
+        jobs = {"job": Target(Identity("", process.pid, None), time.clock_gettime(BOOTTIME), includes_root=True)}
         machine.put(root, "own")
         alone = machine.traffic()
         alone.read(jobs)
         assert alone.values("job")["net.rx_bytes"] == process.pid
         assert alone.has_interfaces("job")
+        late = machine.traffic()
+        late.read({"job": Target(Identity("", process.pid, None), 0.0, includes_root=True)})
+        assert late.values("job")["net.rx_bytes"] == 0
+        assert "counted from" in late.incomplete("job")[0]
+        late.close()
         machine.put("77777777", "own", parent=process.pid)
         child = machine.traffic()
         child.read(jobs)

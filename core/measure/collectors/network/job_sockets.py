@@ -25,6 +25,7 @@ class JobTraffic:
     def __init__(self) -> None:
         self.open: dict[int, Counts] = {}  # by cookie, as last read
         self.closed = Counts()
+        self.earlier = Counts()  # before this process watched the job: in the samples of another one, or not known
         self.unmatched = Counts()  # of connections that may have been the job's
         self.unmatched_count = 0
         self.unfinished = 0  # connections whose last counts did not come
@@ -34,7 +35,7 @@ class JobTraffic:
 
     @property
     def total(self) -> Counts:
-        total = self.closed
+        total = self.closed.minus(self.earlier)
         for counts in self.open.values():
             total = total.plus(counts)
         return total
@@ -70,6 +71,10 @@ class JobTraffic:
         if self.has_lost_notices:
             remarks.append(LOST_NOTICES)
         return remarks
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self.earlier = self.total.plus(self.earlier)
 
 
 class JobSockets:

@@ -11,6 +11,7 @@ import time
 
 from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.host.files import NET_KEYS, parse_net_dev
+from jobtop.core.measure.collectors.network.watching import counted_from_text, seconds_before
 from jobtop.core.procfs import descendants
 
 TYPE_CHECKING = False
@@ -90,6 +91,7 @@ class NamespaceTraffic:
         self._seen: dict[int, int] = {}  # processes of jobs, and in how many readings
         self._jobs: dict[str, dict[int, Namespace]] = {}  # by job, and by the number of the namespace
         self._readings = 0
+        self._late: dict[str, float | None] = {}  # how long a job had run before this process watched it, if it had
 
     def read(self, jobs: Jobs) -> None:
         """Find new namespaces of these jobs, and read all that have processes."""
@@ -97,6 +99,8 @@ class NamespaceTraffic:
         is_due = self._readings % CHECK_READINGS == 0
         seen: dict[int, int] = {}
         for key, target in jobs.items():
+            if key not in self._late:
+                self._late[key] = seconds_before(target)
             for pid in self._pids(key, target):
                 seen[pid] = times = self._seen.get(pid, 0) + 1
                 if times <= YOUNG_READINGS or is_due:
@@ -121,6 +125,9 @@ class NamespaceTraffic:
         spaces = self._jobs.get(key, {}).values()
         if any(space.is_shared for space in spaces):
             return [SHARED]
+        late = self._late.get(key)
+        if late is not None and any(space.is_known for space in spaces):
+            return [counted_from_text(late)]
         if any(space.existed and space.is_known for space in spaces):
             return ["network: the namespace is older than the job, and is counted from the first reading on"]
         return []
@@ -129,6 +136,7 @@ class NamespaceTraffic:
         return [key for key, spaces in self._jobs.items() if any(space.is_known for space in spaces.values())]
 
     def forget(self, key: str) -> None:
+        self._late.pop(key, None)
         for space in self._jobs.pop(key, {}).values():
             space.close()
 
@@ -147,7 +155,7 @@ class NamespaceTraffic:
             return
         spaces = self._jobs.setdefault(key, {})
         if number not in spaces:
-            spaces[number] = Namespace(self._is_older(pid, target))
+            spaces[number] = Namespace(self._late.get(key) is not None or self._is_older(pid, target))
         spaces[number].pids.add(pid)
 
     def _read_one(self, key: str, number: int, space: Namespace, jobs: Jobs, is_due: bool) -> None:

@@ -72,6 +72,14 @@ class Counts:
     segments_received: int = 0
     segments_sent: int = 0
 
+    def minus(self, other: Counts) -> Counts:
+        return Counts(
+            self.received - other.received,
+            self.sent - other.sent,
+            self.segments_received - other.segments_received,
+            self.segments_sent - other.segments_sent,
+        )
+
     def plus(self, other: Counts) -> Counts:
         return Counts(
             self.received + other.received,

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-import time
 
-from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.network.closed_sockets import ClosedSockets
 from jobtop.core.measure.collectors.network.job_processes import SocketOwners
 from jobtop.core.measure.collectors.network.job_sockets import JobSockets, JobTraffic
 from jobtop.core.measure.collectors.network.sock_diag import COUNTED_STATES, TCP, UDP, DiagProblem, list_sockets
+from jobtop.core.measure.collectors.network.watching import counted_from_text, seconds_before
 from jobtop.core.procfs import read_text
-from jobtop.core.units import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from jobtop.core.measure.collectors.pid_owners import PidOwners
     from jobtop.core.measure.source import Jobs, Number
 
-LATE_SECONDS = 5.0  # after the start of a job: a first reading later than that has missed closed connections
 VANISHED_READINGS = 3
 UDP_EVERY = 4  # readings
 
@@ -45,17 +42,20 @@ class TcpTraffic:
 
     def read(self, jobs: Jobs) -> None:
         """Read all sockets if there can be anything new."""
-        for key in jobs.keys() - self._sockets.jobs.keys():
+        new = jobs.keys() - self._sockets.jobs.keys()
+        for key in new:
             self._sockets.jobs[key] = JobTraffic()
-            late = time.clock_gettime(BOOTTIME) - jobs[key].start_boottime
-            if late > LATE_SECONDS:
-                self._late[key] = late
             self._opened_before, self._readings = "", 0
+            late = seconds_before(jobs[key])
+            if late is not None:
+                self._late[key] = late
         opened, before = self._opened(), self._opened_before
         self._opened_before = opened
         if opened and opened == before and not (self._sockets.has_open or self._sockets.is_undecided):
             return
         self._sockets.take_listed(list_sockets(TCP), lambda inodes: self._owners.find(inodes, jobs))
+        for key in new & self._late.keys():
+            self._sockets.jobs[key].begin()
         if self._readings % UDP_EVERY == 0:
             self._find_udp(jobs)
         self._readings += 1
@@ -71,9 +71,7 @@ class TcpTraffic:
             return []
         remarks = traffic.incomplete()
         if traffic.has_connected and key in self._late:
-            remarks.append(
-                f"network: connections that closed in the first {format_duration(self._late[key])} are missing"
-            )
+            remarks.append(counted_from_text(self._late[key]))
         if traffic.has_connected and self._no_notices is not None:
             remarks.append(f"network: bytes of closed connections may be missing: {self._no_notices}")
         return remarks
