@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 COMPUTED_FIELDS = {
     "begun": BEGIN_TIME,
+    # Without the ones that are not known; a job of which none is known has none.
+    "energy": "coalesce(energy_cpu_joules + energy_gpu_joules, energy_cpu_joules, energy_gpu_joules)",
     "elapsed": f"coalesce(duration_seconds, CASE WHEN status IN ({LIVE_STATUSES}) THEN ? - start_time END)",
     "stale": f"CASE WHEN status NOT IN ({sql_list(sorted(AT_WORK))}) OR host = ? THEN 0"
     f" ELSE ? - heartbeat > {MISSED_BEATS}"
@@ -86,8 +88,8 @@ def _function_name(number: int | str) -> str:
 
 def _known(condition: Condition, stored: frozenset[str]) -> Condition:
     """The condition without fields that an older store does not have: these are absent, and so never match."""
-    parts = tuple(part for part in condition.parts if part[0] in stored or part[0] in COMPUTED_FIELDS)
-    return Condition(parts, condition.negated)
+    known = stored | (COMPUTED_FIELDS.keys() if "energy_cpu_joules" in stored else COMPUTED_FIELDS.keys() - {"energy"})
+    return Condition(tuple(part for part in condition.parts if part[0] in known), condition.negated)
 
 
 def _term(condition: Condition, wanted: Filter, functions: list[Function]) -> Term:

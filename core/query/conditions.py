@@ -175,6 +175,11 @@ class Filter:
             if job.duration_seconds is None and job.start_time is not None and not job.status.ended:
                 return self.now - job.start_time
             return job.duration_seconds
+        if field == "energy":
+            known = [
+                joules for joules in (job.usage.energy_cpu_joules, job.usage.energy_gpu_joules) if joules is not None
+            ]
+            return sum(known) if known else None
         if field == "stale":
             return job.is_stale(self.now, self.caretaker)
         return getattr(job.usage if field in USAGE else job, field)

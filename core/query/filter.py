@@ -33,7 +33,7 @@ Filters: a job has to match every word.
   since:7d                 started since then; also since:today and before:2026-11-15
   started:2026-11-01..     started in a range of time; also ended
   mem:4G..  mem:..4G       at least, at most; time:1m..5m is from, to
-                           also cpu, efficiency, read, write, exit, signal
+                           also cpu, efficiency, read, write, energy, exit, signal
   limited:storage          limited by storage; also cpu, memory, waiting, …
   'mem>4G'                 more than; also < >= <=; in quotes for the shell
   '!tool:make'             jobs that do not match; also -- -tool:make

@@ -237,6 +237,14 @@ def _share(text: str) -> float:
     return float(text[:-1]) / 100
 
 
+def _joules(text: str) -> float:
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(k|M|G)?(J|Wh)", text)
+    if found is None:
+        raise BadValue(f'"{shortened(text)}" is not an energy (use 500J, 12kJ or 0.5kWh)')
+    number, prefix, unit = found.groups()
+    return float(number) * {None: 1.0, "k": 1e3, "M": 1e6, "G": 1e9}[prefix] * {"J": 1.0, "Wh": 3600.0}[unit]
+
+
 def _exit_code(text: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", text):
         raise BadValue(f'"{shortened(text)}" is not an exit code, such as 0 or 137')
@@ -282,6 +290,7 @@ KEYS = {
     "mem": _number("mem", "memory_peak_bytes", parse_size),
     "read": _number("read", "io_read_bytes", parse_size),
     "write": _number("write", "io_write_bytes", parse_size),
+    "energy": _number("energy", "energy", _joules),
     "exit": _number("exit", "exit_code", _exit_code, is_exact=True),
     "signal": _number("signal", "signal", _signal, is_exact=True),
     "limited": Key(_limited),

@@ -20,8 +20,10 @@ from jobtop.core.measure.collectors.energy.powercap import (
 from jobtop.core.measure.collectors.energy.rapl import MOST_FAILURES, RaplSource, open_source
 from jobtop.core.measure.collectors.energy.shares import METHOD
 from jobtop.core.measure.device import Device
+from jobtop.core.measure.sampler import Sampler
 from jobtop.core.measure.source_runs import UnopenedSource
 from jobtop.core.measure.sources import Options, energy
+from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Usage
 from jobtop.core.selftest.judge import Reference, energy_of_cpu
 from records import made_job
@@ -291,3 +293,27 @@ def test_the_selftest_judges_energy_where_there_are_counters(
     job = made_job(duration_seconds=2.0, usage=Usage(energy_cpu_joules=joules))
     assert energy_of_cpu(job, Reference(), str(machine.sys)).verdict == verdict
     assert energy_of_cpu(job, Reference(), str(machine.sys / "none")).verdict == "skipped"
+
+
+def test_a_sampler_hands_over_the_energy_of_jobs_packages_and_the_host(machine: PoweredMachine) -> None:
+    options, moment = Options(proc=str(machine.proc.root), sys=str(machine.sys)), [0.0]
+    sampler = Sampler(lambda _: None, 100.0, options=options, monotonic=lambda: moment[0])
+    sampler.table.clock = machine.proc.clock
+    sampler.watch("a", machine.jobs["a"], interval=1.0)
+    sampler.record_host(True)
+    for _ in range(2):
+        moment[0] += 1.0
+        batch = sampler.tick()
+        machine.run(11, 1.0)
+        machine.use(1.0, busy=1.0, z0=40, z1=8)
+    moment[0] += 1.0
+    batch = sampler.tick()
+    watch = sampler.forget("a")
+    sampler.stop()
+    [(_, sample)] = batch.samples
+    joules = sample.values[JOB_COLUMNS.index("energy.cpu")]
+    assert joules == pytest.approx(2 * 48 / 4, rel=0.01)
+    packages = {device.name: values["energy.cpu"] for device, _, values in batch.devices if device.kind == "package"}
+    assert packages == {"package-0": pytest.approx(80), "package-1": pytest.approx(16)}
+    assert watch is not None
+    assert watch.remarks["energy"].sources == {"energy_cpu": METHOD}
