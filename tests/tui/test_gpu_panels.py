@@ -83,11 +83,11 @@ def test_what_is_not_known_is_a_dash_and_no_bar() -> None:
 
 def test_the_bars_of_a_job_have_its_part_and_that_of_others() -> None:
     _, busy, memory = panel_lines([replace(BUSY, own=(45, 21 * GIB))], 60, 3)
-    mine, others = (sum(len(span.text) for span in busy if glyph in span.text) for glyph in "━╌")
+    mine, others = (sum(len(span.text) for span in busy if glyph in span.text) for glyph in "━┄")
     assert mine == pytest.approx(others, abs=1)
     assert "45% of 90%" in text_of(busy)
     assert "21.0G of 21.0G/80.0G" in text_of(memory)
-    assert "╌" not in text_of(memory)
+    assert "┄" not in text_of(memory)
     assert "others" in text_of(subtitle([replace(BUSY, own=(45, GIB))]))
     assert subtitle([replace(PART, own=(1, GIB))]) == []
 
@@ -182,7 +182,7 @@ def test_the_panel_is_as_high_as_its_gpus_need() -> None:
         panel.title = "Per GPU"
         await on.settle()
         assert panel.size.height == 6
-        assert on.titles() == ("Per GPU", "━ job  ╌ others  ≈ 1 slowed down")
+        assert on.titles() == ("Per GPU", "━ job  ┄ others  ≈ 1 slowed down")
 
     play(panel, scene)
 

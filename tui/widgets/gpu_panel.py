@@ -181,7 +181,7 @@ def one_line(card: GpuCard, width: int) -> list[Span]:
 def share_line(
     label: str, own: Number | None, everyone: Number | None, total: Number | None, text: str, width: int
 ) -> list[Span]:
-    """`busy ━━━━━━╌╌╌╌────  60% of 90%`: what the job uses, what others use, and what is free."""
+    """`busy ━━━━━━┄┄┄┄────  60% of 90%`: what the job uses, what others use, and what is free."""
     inner = max(0, width - LABEL - len(text) - 2)
     bars = shares(own, everyone, total, inner)
     return aligned([Span(fitted(f" {label}", LABEL + 1), Tone.GREY), *bars, Span(f" {text}")], width)
@@ -196,7 +196,7 @@ def shares(own: Number | None, everyone: Number | None, total: Number | None, wi
     rest = width - mine - others
     return [
         Span("━" * mine, load_tone(100 * own / total)),
-        Span("╌" * others, Tone.GREY),
+        Span("┄" * others, Tone.GREY),
         Span("─" * rest, Tone.FAINT),
     ]
 
@@ -223,7 +223,7 @@ def subtitle(cards: Sequence[GpuCard]) -> list[Span]:
     slowed = sum(card.is_slowed for card in cards)
     spans = []
     if any(card.own is not None and (card.percent or 0) > (card.own[0] or 0) for card in cards):
-        spans = [Span("━", Tone.BLUE), Span(" job  ", Tone.GREY), Span("╌", Tone.GREY), Span(" others", Tone.GREY)]
+        spans = [Span("━", Tone.BLUE), Span(" job  ", Tone.GREY), Span("┄", Tone.GREY), Span(" others", Tone.GREY)]
     if slowed:
         spans += [Span("  " if spans else ""), Span(f"{SLOWED} {slowed} slowed down", Tone.YELLOW)]
     return spans
