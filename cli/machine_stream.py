@@ -91,10 +91,13 @@ def print_machine(
 def print_past(printer: MachinePrinter, streams: Sequence[OwnerStream], start: float) -> int:
     """Print what is stored, in pieces that fit into memory; return the number of lines."""
     piece = min(LONGEST_PIECE, max(SHORTEST_PIECE, ROWS_AT_ONCE / max(1, len(streams))))
-    end, now, printed = start, time.time(), 0
-    while end < now:
-        end += piece
-        batch = [line for stream in streams for line in stream.until(end if end < now else None)]
+    numbers: set[int] = set()
+    for first, last in (span for stream in streams for span in stream.machine.recorded_spans(stream.owner)):
+        if last >= start:
+            numbers.update(range(int((max(first, start) - start) / piece), int((last - start) / piece) + 1))
+    printed = 0
+    for end in (*(start + (number + 1) * piece for number in sorted(numbers)), None):
+        batch = [line for stream in streams for line in stream.until(end)]
         printed += len(batch)
         printer.print(batch)
     return printed

@@ -16,7 +16,7 @@ from jobtop.cli.text.sample_text import warn_if_never_sampled, warn_if_thinned, 
 from jobtop.cli.text.tables import STREAM, stream_format_options
 from jobtop.cli.values import Count, LastOrSince
 from jobtop.core.errors import StoreBusy, UsageError
-from jobtop.core.metrics import DEVICE_SCOPES
+from jobtop.core.metrics import BY_KEY, DEVICE_SCOPES
 from jobtop.core.model import Job, Sample
 from jobtop.core.series.downsample import select_positions
 from jobtop.core.series.readings import KEYS, SampleReader, SampleReading, job_metrics
@@ -32,7 +32,11 @@ PEAK_METRICS = ("cpu.percent", "mem.used")  # thinning keeps their peaks, unless
 
 
 def complete_metric(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return [key for key in KEYS if key.startswith(incomplete)]
+    return [key for key in (BY_KEY if ctx.params.get("host") else KEYS) if key.startswith(incomplete)]
+
+
+def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [kind for kind in (*DEVICE_SCOPES, "all") if kind.startswith(incomplete)]
 
 
 def metric_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -47,6 +51,7 @@ def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "devices",
         multiple=True,
         metavar="NAME",
+        shell_complete=complete_device,
         help=f"With --host: this device (disk:sda, sda), a kind ({' '.join(DEVICE_SCOPES)}) or all; may be repeated.",
     )(command)
     return click.option("--host", is_flag=True, help="The host, or its devices, instead of a job.")(command)

@@ -135,6 +135,18 @@ class MachineRecord:
                 return part.boot_time + newest[-1].elapsed
         return None
 
+    def recorded_spans(self, owner: Owner) -> Iterator[tuple[float, float]]:
+        """The times with samples of an owner, in seconds since the epoch; they may overlap."""
+        layout = self._store(owner).layout
+        statements = (
+            f"SELECT first_elapsed, last_elapsed FROM {layout.blocks} WHERE {layout.owner} = ?",
+            f"SELECT min(elapsed), max(elapsed) FROM {layout.head} WHERE {layout.owner} = ?",
+        )
+        with self.database.reading() as connection:
+            for part in owner.parts:
+                rows = [row for sql in statements for row in connection.execute(sql, (part.seq,))]
+                yield from ((part.boot_time + a, part.boot_time + b) for a, b in rows if is_number(a) and is_number(b))
+
     def oldest_at(self, owner: Owner) -> float | None:
         """When the oldest sample of an owner that is left was taken, in seconds since the epoch."""
         layout = self._store(owner).layout

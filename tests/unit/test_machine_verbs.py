@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,12 @@ from jobtop.cli.app import App
 from jobtop.cli.machine import choose
 from jobtop.cli.machine_stream import OwnerStream
 from jobtop.core.metrics import Scope, columns
+from jobtop.core.paths import StatePaths
 from jobtop.core.units import cell_width
-from records import assert_one_line, call
+from jobtop.store.database import open_to_write
+from jobtop.store.samples.head import DEVICES
+from jobtop.store.samples.rollup import roll_some
+from records import HERE, assert_one_line, call
 
 
 def lines(*args: str) -> list[dict[str, Any]]:
@@ -150,6 +155,33 @@ def test_samples_in_blocks_are_the_same_as_in_the_head(home: Path) -> None:
     after = lines("--device", "all")
     assert after[: len(before)] == before
     assert len(after) == len(before) // 5 * 8
+
+
+def test_years_without_samples_cost_nothing(home: Path) -> None:
+    for seconds_ago in (900, 300, 30):
+        record_host(home, count=3, seconds_ago=seconds_ago)
+    began = time.process_time()
+    text = call("metrics", "--host", "--device", "all", "--since", "2001-01-01", "--format", "csv").stdout
+    assert time.process_time() - began < 5
+    times = [line.split(",")[0] for line in text.splitlines()[1:]]
+    assert len(times) == 3 * 3 * 9
+    assert times == sorted(times)
+
+
+def test_old_samples_are_minutes_and_that_is_said(home: Path) -> None:
+    record_host(home, count=180, seconds_ago=600, sealed=True)
+    database = open_to_write(StatePaths(home, HERE))
+    with database.reading() as connection:
+        (disk,) = connection.execute("SELECT seq FROM devices WHERE kind = 'disk'").fetchone()
+    while roll_some(database, DEVICES, disk):
+        pass
+    database.close()
+    answer = call("metrics", "--host", "--device", "sda", "--json")
+    rows = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert 3 <= len(rows) <= 4
+    assert sum(row["minute"]["samples"] for row in rows) == 180
+    assert "minute" in answer.stderr
+    assert call("plot", "--host", "--device", "sda", "--width", "70", "--height", "8").stdout.count("peak") == 4
 
 
 def test_a_follower_gets_each_new_sample_once(recorded: Path) -> None:
