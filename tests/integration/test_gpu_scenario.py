@@ -200,7 +200,7 @@ def assert_ticks_are_not_delayed(before: list[float], during: list[float]) -> No
     """Compare the times between samples with those before; the median, because this machine may be busy."""
     usual, hanging = ([after - sample for sample, after in pairwise(moments)] for moments in (before, during))
     assert median(hanging) < 1.25 * max(median(usual), INTERVAL_SECONDS)
-    assert max(hanging) < max(1.0, 2 * max(usual))
+    assert max(hanging) < max(1.5, 2 * max(usual))
 
 
 def assert_devices_are_stored(scenario: Scenario) -> None:
@@ -225,5 +225,8 @@ def conclude(scenario: Scenario) -> dict[str, float | None]:
     for name, job in scenario.jobs.items():
         observation = scenario.engine.conclude(job.id, PATIENCE_SECONDS)
         assert observation is not None
-        found[name] = observation.of(job).usage.energy_gpu_joules
+        record = observation.of(job)
+        found[name] = record.usage.energy_gpu_joules
+        missing = ["GPU 1 did not answer" in entry for entry in record.incomplete if entry.startswith("gpu:")]
+        assert missing == ([True] if name == "b" else []), "the record of the job on the lost GPU says so"
     return found

@@ -49,6 +49,17 @@ def test_a_job_that_comes_to_a_slowed_gpu_hears_of_it() -> None:
     assert kinds(found) == [("job", "gpu_throttled", ["thermal"])]
 
 
+def test_the_record_of_a_job_on_a_lost_gpu_says_that_a_part_is_missing() -> None:
+    found = GpuIncidents()
+    found.lose("uuid", "0-a", "GPU is lost", {"job"})
+    found.see("uuid", "0-a", [], {"job", "other"}, 1.0)
+    [(job, remarks)] = found.remarks().items()
+    assert (job, len(remarks.incomplete)) == ("job", 1)
+    assert "GPU 0 did not answer" in remarks.incomplete[0]
+    found.forget("job")
+    assert found.remarks() == {}
+
+
 def test_slowdowns_that_are_not_known_end_nothing() -> None:
     found = GpuIncidents()
     found.see("uuid", "0-a", ["thermal"], (), 0.0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from jobtop.core.measure.device import Device
+from jobtop.core.measure.newest_gpus import gpu_number
+from jobtop.core.measure.source import Remarks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ class GpuIncidents:
     def __init__(self) -> None:
         self._slowed: dict[tuple[str, Owner], dict[str, float]] = {}  # when each reason was last read
         self._lost: dict[str, tuple[str, frozenset[str]]] = {}  # by UUID: the name, and the jobs on it
+        self._interrupted: dict[str, set[str]] = {}  # by job: the GPUs that did not answer for a time
         self._events: list[Event] = []
 
     def see(self, uuid: str, name: str, slowdowns: Iterable[str] | None, jobs: Collection[str], now: float) -> None:
@@ -40,6 +43,8 @@ class GpuIncidents:
         if uuid not in self._lost:
             self._lost[uuid] = name, frozenset(jobs)
             self._add(name, jobs, "gpu_lost", {"reason": reason})
+            for job in jobs:
+                self._interrupted.setdefault(job, set()).add(name)
         for key in [key for key in self._slowed if key[0] == uuid]:
             del self._slowed[key]
 
@@ -47,7 +52,20 @@ class GpuIncidents:
         """Free what is kept for a job that has ended."""
         for key in [key for key in self._slowed if key[1] == job]:
             del self._slowed[key]
+        self._interrupted.pop(job, None)
         self._lost = {uuid: (name, jobs - {job}) for uuid, (name, jobs) in self._lost.items()}
+
+    def remarks(self) -> dict[str, Remarks]:
+        """What the records of jobs have to say: a part of their use of a GPU that was lost is missing."""
+        return {
+            job: Remarks(
+                incomplete=tuple(
+                    f"gpu: GPU {gpu_number(name)} did not answer for a time: what the job used of it then is missing"
+                    for name in sorted(names)
+                )
+            )
+            for job, names in self._interrupted.items()
+        }
 
     def take(self) -> list[Event]:
         taken, self._events = self._events, []

@@ -64,12 +64,14 @@ class NvidiaSource:
             answered.append(gpu)
         self._collections += 1
         job_values = self._job_values(read, jobs)
+        events = self._happened(answered)
         products = {gpu.name: product for gpu in answered if (product := self._product(gpu)) is not None}
         return Readings(
             jobs=job_values,
             devices=devices,
             named=self._shares.named,
-            events=[*self._shares.take_events(products), *self._happened(answered)],
+            events=[*self._shares.take_events(products), *events],
+            remarks=self._incidents.remarks(),
             products={Device("gpu", name): product for name, product in products.items()},
         )
 
