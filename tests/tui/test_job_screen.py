@@ -47,7 +47,7 @@ def test_a_finished_job_is_shown_with_its_totals_charts_processes_output_and_tim
         assert "10m00s   exit 0   CPU 50.0 % mean   CPU time 5m00s   memory 600M peak of 1.0G" in shown
         assert "asked 2 CPUs" in shown
         assert "$ python train.py" in shown
-        assert "limit 200 %" in shown
+        assert "asked 200 %" in shown
         assert "peak 600.0 MiB" in shown
         assert "Why it ended" not in shown
         assert "+10m00s ✓ ended" in shown
@@ -61,7 +61,7 @@ def test_a_failed_job_shows_the_reason_first_with_its_last_output(tmp_path: Path
 
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
         shown = await visitor.shows("Why it ended", "failed after 10m00s: exit code 3", "ValueError: [/b] no")
-        assert shown.index("Why it ended") < shown.index("limit 200 %")
+        assert shown.index("Why it ended") < shown.index("asked 200 %")
         assert "exit 3" in shown
 
     made.open(scene)

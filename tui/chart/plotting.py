@@ -85,7 +85,7 @@ class ChartSeries:
 
 @record
 class Axis:
-    """How a side is scaled: up to a fixed top or as high as needed; and the line of its limit.
+    """How a side is scaled: up to a fixed top or as high as needed; and the line of its limit, with its name.
 
     A curve below `least` is not magnified to fill the chart.
     """
@@ -93,6 +93,7 @@ class Axis:
     top: float | None = None
     limit: float | None = None
     least: float = 0.0
+    limit_name: str = "limit"
 
 
 @record
@@ -181,12 +182,12 @@ def value_words(series: ChartSeries, moment: float | None, is_short: bool, is_li
 def _limit_words(view: ChartView) -> list[Span]:
     line: list[Span] = []
     for side in Side:
-        limit, shown = view.axis(side).limit, [series for series in view.series if series.side is side]
-        if limit is not None and shown:
+        axis, shown = view.axis(side), [series for series in view.series if series.side is side]
+        if axis.limit is not None and shown:
             line += [
                 Span("  ╌╌ ", Tone.VERMILION),
-                Span("limit ", Tone.GREY),
-                Span(format_shown(shown[0].metric, limit)),
+                Span(f"{axis.limit_name} ", Tone.GREY),
+                Span(format_shown(shown[0].metric, axis.limit)),
             ]
     return line
 

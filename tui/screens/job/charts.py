@@ -10,6 +10,7 @@ from jobtop.core.record import record
 from jobtop.core.series.drawing import Curve
 from jobtop.core.text.event_text import BAD, WARNING, severity
 from jobtop.core.text.job_text import are_samples_deleted, deletion_text, not_monitored_text, not_started_text
+from jobtop.core.text.limits_used import is_only_asked
 from jobtop.core.text.memory_text import WITH_FILES, counts_mapped_files, is_peak_upper_bound
 from jobtop.core.units import format_bytes
 from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, EventMark, Side, Whole
@@ -128,8 +129,8 @@ def chart_view(job_view: JobView, chart: JobChart, window: TimeWindow = ALL, who
     return ChartView(
         title=chart.title,
         series=series,
-        left=Axis(limit=_limit(job, [key for key, _, side in chart.curves if side is Side.LEFT])),
-        right=Axis(limit=_limit(job, [key for key, _, side in chart.curves if side is Side.RIGHT])),
+        left=_axis(job_view, [key for key, _, side in chart.curves if side is Side.LEFT]),
+        right=_axis(job_view, [key for key, _, side in chart.curves if side is Side.RIGHT]),
         events=event_marks(job_view),
         is_live=not job.status.ended and window.end is None,
         note=" · ".join(filter(None, (part, note))),
@@ -160,11 +161,18 @@ def event_marks(job_view: JobView) -> list[EventMark]:
     return [EventMark(max(0.0, event.at - start), *mark) for event, mark in found if mark is not None]
 
 
-def _limit(job: Job, keys: Sequence[str]) -> float | None:
+def _axis(job_view: JobView, keys: Sequence[str]) -> Axis:
+    """The axis of some curves, with the line of what the job is limited to, or of what it asked for."""
+    job, found = job_view.job, job_view.numbers.limits.memory_bytes
+    limit: float | None = None
+    is_asked = False
     if "cpu.percent" in keys:
         cores = allowed_cores(job)
-        return 100 * cores if cores else None
-    return job.limits.memory_bytes if "mem.used" in keys else None
+        limit, is_asked = 100 * cores if cores else None, job.limits.cpus is not None and not job.limits.enforced
+    elif "mem.used" in keys:
+        limit = job.limits.memory_bytes if found is None else found
+        is_asked = limit is not None and is_only_asked(job.limits, "limit.memory", limit)
+    return Axis(limit=limit, limit_name="asked" if is_asked else "limit")
 
 
 def _spread(curve: Curve, whole: tuple[float, float]) -> tuple[list[float], list[float | None]]:
