@@ -16,7 +16,7 @@ from jobtop.core.run.outcome import signal_name
 from jobtop.core.text.cost_text import cost_parts
 from jobtop.core.text.job_text import samples_kept_text
 from jobtop.core.text.limit_text import limit_bar, limit_evidence, limit_help, limit_of
-from jobtop.core.text.limits_used import LimitFacts, is_only_asked, open_files_text
+from jobtop.core.text.limits_used import LimitFacts, open_files_text
 from jobtop.core.text.memory_text import is_peak_upper_bound
 from jobtop.core.units import ABSENT, format_duration, format_percent
 from jobtop.tui.data.job_reading import JobNumbers, JobView
@@ -150,8 +150,7 @@ def memory(job_view: JobView, is_over: bool) -> list[Span]:
     limit = numbers.limits.memory_bytes or declared
     peak = numbers.memory_peak
     share = 100 * peak / limit if peak is not None and limit else None
-    asked = " asked" if limit and is_only_asked(job_view.job.limits, "limit.memory", limit) else ""
-    of_limit = [Span(f" of {short_bytes(limit)}{asked}", Tone.GREY)] if limit else []
+    of_limit = [Span(f" of {short_bytes(limit)}", Tone.GREY)] if limit else []
     words = bounded(short_bytes(peak), peak is not None and is_peak_upper_bound(job_view.job))
     peaked = [Span(words, Tone.TEXT if share is None else load_tone(share)), Span(" peak", Tone.GREY)]
     if is_over:
