@@ -32,6 +32,7 @@ CURRENT_METRICS = {
 }
 ANONYMOUS = "mem.anon"  # known if the memory of a job is read from its cgroup
 ENERGIES = {"energy.cpu": "energy_cpu_joules", "energy.gpu": "energy_gpu_joules"}  # and their fields in a record
+NETWORK = {"net.rx_bytes": "net_rx_bytes", "net.tx_bytes": "net_tx_bytes"}
 CPU_TIMES = ("cpu.user", "cpu.system")
 CURVE_WIDTH = 40
 MIN_CURVE_SAMPLES = 3  # fewer samples are only the start and the end
@@ -91,13 +92,13 @@ class SampleText:
 
 
 def with_usage_so_far(curves: Curves, job: Job) -> Job:
-    """Return a running job with its duration, CPU time, memory peak and energy so far; other jobs unchanged."""
+    """Return a running job with its duration, and what it used so far; other jobs unchanged."""
     if job.status.ended or job.start_time is None:
         return job
-    series = curves.series(job, (*CPU_TIMES, "mem.used", *ENERGIES))
+    series = curves.series(job, (*CPU_TIMES, "mem.used", *ENERGIES, *NETWORK))
     values, elapsed = series.values, max(0.0, time.time() - job.start_time)
     known = {"cpu_total_seconds": cpu_so_far(job, values), "memory_peak_bytes": memory_so_far(job, values)}
-    known |= {field: values[key][-1] for key, field in ENERGIES.items() if values[key]}
+    known |= {field: values[key][-1] for key, field in (ENERGIES | NETWORK).items() if values[key]}
     usage = replace(job.usage, **{key: value for key, value in known.items() if value is not None})
     return replace(job, usage=usage, duration_seconds=elapsed)
 

@@ -1,0 +1,76 @@
+"""A machine that does not tell about sockets costs the numbers of the network, and nothing else."""
+
+import errno
+
+import pytest
+
+from diag_messages import diag_socket
+from jobtop.core.measure.collectors.network import tcp_traffic
+from jobtop.core.measure.collectors.network.job_processes import SocketOwners
+from jobtop.core.measure.collectors.network.sock_diag import DiagProblem, DiagSocket, problem_of
+from jobtop.core.measure.collectors.network.source import NetworkSource
+from jobtop.core.measure.collectors.network.tcp_traffic import TcpTraffic
+from jobtop.core.measure.collectors.pid_owners import PidOwners
+from jobtop.core.measure.source_runs import FastRun
+from jobtop.core.measure.sources import Options
+from jobtop.core.measure.target import Target
+from jobtop.core.model import Identity
+
+NOBODY = {"job": Target(Identity("", 1 << 30, None), 0.0)}
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EPERM, errno.EPROTONOSUPPORT, errno.EMFILE])
+def test_without_sock_diag_there_are_no_bytes_and_no_error(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> list[DiagSocket]:
+        raise problem_of(number)
+
+    monkeypatch.setattr(tcp_traffic, "list_sockets", refuse)
+    source = NetworkSource(Options())
+    assert source.available() is None
+    readings = source.collect(NOBODY)
+    assert (readings.jobs, readings.remarks) == ({}, {})
+    last = source.conclude("job", NOBODY)
+    assert last is not None
+    assert last.jobs == {}
+    source.forget("job")
+    source.close()
+
+
+def test_a_list_that_fails_later_is_a_problem_of_this_source_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = NetworkSource(Options())
+    assert source.available() is None
+    run = FastRun(source)  # calls it as the thread would
+
+    def fail(*_: object) -> list[DiagSocket]:
+        raise DiagProblem("sock_diag: no answer")
+
+    monkeypatch.setattr(tcp_traffic, "list_sockets", fail)
+    assert run.poll(NOBODY) is None
+    assert "no answer" in str(run.problem)
+    run.close()
+
+
+def test_without_notices_of_closed_sockets_a_job_says_what_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise DiagProblem("closed sockets are not announced")
+
+    listed = [diag_socket(1, 5, 10, 20)]
+    monkeypatch.setattr(tcp_traffic, "ClosedSockets", refuse)
+    monkeypatch.setattr(tcp_traffic, "list_sockets", lambda protocol, *_: listed if protocol == tcp_traffic.TCP else [])
+    monkeypatch.setattr(SocketOwners, "find", lambda *_: {5: frozenset({"job"})})
+    traffic = TcpTraffic(PidOwners())
+    traffic.read(NOBODY)
+    assert any("not announced" in remark for remark in traffic.incomplete("job"))
+    traffic.close()
+
+
+def test_a_job_that_ends_again_and_again_leaves_nothing_behind() -> None:
+    source = NetworkSource(Options())
+    assert source.available() is None
+    for number in range(3):
+        key = f"job {number}"
+        source.collect({key: NOBODY["job"]})
+        source.forget(key)
+    assert source.collect({}).jobs == {}
+    source.close()
+    assert source.collect(NOBODY).jobs == {}
