@@ -69,6 +69,15 @@ def test_a_socket_that_is_accepted_later_is_counted_then() -> None:
     assert not sockets.is_undecided
 
 
+def test_a_search_that_is_put_off_leaves_sockets_undecided() -> None:
+    sockets = Sockets({5: A})
+    sockets.take_listed([diag_socket(1, 5, 10, 20)], None)
+    assert sockets.is_undecided
+    assert sockets.bytes("a") == (None, None)
+    sockets.take_listed([diag_socket(1, 5, 10, 20)], sockets.find)
+    assert sockets.bytes("a") == (10, 20)
+
+
 def test_a_connection_that_closed_unseen_makes_totals_incomplete_if_it_was_large() -> None:
     sockets = Sockets({5: A})
     sockets.take_listed([diag_socket(1, 5, 1000, 0)], sockets.find)

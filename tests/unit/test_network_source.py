@@ -7,7 +7,7 @@ import pytest
 from diag_messages import diag_socket
 from jobtop.core.measure.collectors.network import tcp_traffic
 from jobtop.core.measure.collectors.network.job_processes import SocketOwners
-from jobtop.core.measure.collectors.network.sock_diag import DiagProblem, DiagSocket, problem_of
+from jobtop.core.measure.collectors.network.sock_diag import TCP, DiagProblem, DiagSocket, problem_of
 from jobtop.core.measure.collectors.network.source import NetworkSource
 from jobtop.core.measure.collectors.network.tcp_traffic import TcpTraffic
 from jobtop.core.measure.collectors.pid_owners import PidOwners
@@ -56,7 +56,7 @@ def test_without_notices_of_closed_sockets_a_job_says_what_may_be_missing(monkey
 
     listed = [diag_socket(1, 5, 10, 20)]
     monkeypatch.setattr(tcp_traffic, "ClosedSockets", refuse)
-    monkeypatch.setattr(tcp_traffic, "list_sockets", lambda protocol, *_: listed if protocol == tcp_traffic.TCP else [])
+    monkeypatch.setattr(tcp_traffic, "list_sockets", lambda protocol, *_: listed if protocol == TCP else [])
     monkeypatch.setattr(SocketOwners, "find", lambda *_: {5: frozenset({"job"})})
     traffic = TcpTraffic(PidOwners())
     traffic.read(NOBODY)

@@ -70,8 +70,11 @@ class ClosedSockets:
         self._netlink.setblocking(False)
 
     def _run(self) -> None:
+        poll = select.poll()  # select() knows no descriptor above 1023, and a sampler may have thousands
+        poll.register(self._netlink, select.POLLIN)
+        poll.register(self._asked, select.POLLIN)
         while not self._stopped.is_set():
-            select.select([self._netlink.fileno(), self._asked], [], [])
+            poll.poll()
             with self._lock:
                 self._drain()
             self._stopped.wait(BATCH_SECONDS)

@@ -94,10 +94,13 @@ class JobSockets:
     def has_open(self) -> bool:
         return bool(self._owners)
 
-    def take_listed(self, sockets: list[DiagSocket], find_owners: Owners) -> None:
-        """Take over the counts of all open sockets of the host; look for the owners of new ones."""
+    def take_listed(self, sockets: list[DiagSocket], find_owners: Owners | None) -> None:
+        """Take over the counts of all open sockets of the host; look for the owners of new ones, now or later."""
         new = [one for one in sockets if one.cookie not in self._owners and one.cookie not in self._others]
-        self._assign(new, find_owners)
+        if find_owners is not None:
+            self._assign(new, find_owners)
+        else:
+            self.is_undecided = self.is_undecided or bool(new)
         listed = {one.cookie for one in sockets}
         for one in sockets:
             if one.cookie in self._owners and one.state != LISTEN:

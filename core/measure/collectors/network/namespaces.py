@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "lo"
 YOUNG_READINGS = 4  # in which a new process is looked at each time: it enters a namespace when it starts
-CHECK_READINGS = 20  # between two looks at older processes, and at who else is in a namespace
+CHECK_READINGS = 60  # between two looks at older processes, and at who else is in a namespace
 EARLIER_SECONDS = 0.1
 MOST_BYTES = 1 << 20
 SHARED = "network: its network namespace is shared with processes of no job or of another one, so it is not counted"
@@ -88,7 +88,8 @@ class NamespaceTraffic:
     def __init__(self, owners: PidOwners, processes: ProcessSource | None, proc: str = "/proc") -> None:
         self._owners, self._processes, self._proc = owners, processes, proc
         self._outside = {self._namespace(name) for name in ("self", "1")} - {None}
-        self._seen: dict[int, int] = {}  # processes of jobs, and in how many readings
+        self._seen: dict[str, dict[int, int]] = {}  # the processes of each job, and in how many readings
+        self._births: dict[str, tuple[int, int]] = {}  # how many processes a job had started, and when
         self._jobs: dict[str, dict[int, Namespace]] = {}  # by job, and by the number of the namespace
         self._readings = 0
         self._late: dict[str, float | None] = {}  # how long a job had run before this process watched it, if it had
@@ -97,15 +98,11 @@ class NamespaceTraffic:
         """Find new namespaces of these jobs, and read all that have processes."""
         self._readings += 1
         is_due = self._readings % CHECK_READINGS == 0
-        seen: dict[int, int] = {}
         for key, target in jobs.items():
             if key not in self._late:
                 self._late[key] = seconds_before(target)
-            for pid in self._pids(key, target):
-                seen[pid] = times = self._seen.get(pid, 0) + 1
-                if times <= YOUNG_READINGS or is_due:
-                    self._look_at(pid, key, target)
-        self._seen = seen
+            if is_due or self._has_young(key):
+                self._look_at_all(key, target, is_due)
         for key, spaces in self._jobs.items():
             for number, space in spaces.items():
                 self._read_one(key, number, space, jobs, is_due)
@@ -136,7 +133,8 @@ class NamespaceTraffic:
         return [key for key, spaces in self._jobs.items() if any(space.is_known for space in spaces.values())]
 
     def forget(self, key: str) -> None:
-        self._late.pop(key, None)
+        for kept in (self._late, self._seen, self._births):
+            kept.pop(key, None)
         for space in self._jobs.pop(key, {}).values():
             space.close()
 
@@ -148,6 +146,25 @@ class NamespaceTraffic:
         if self._processes is not None and (job := self._processes.jobs.get(key)) is not None:
             return list(job.tree.members)
         return [*([target.root.pid] if target.includes_root else []), *descendants(target.root.pid)]
+
+    def _has_young(self, key: str) -> bool:
+        """Whether a job has started a process lately."""
+        job = None if self._processes is None else self._processes.jobs.get(key)
+        if job is None:
+            return True
+        births, since = self._births.get(key, (-1, 0))
+        if job.tree.births != births:
+            self._births[key] = job.tree.births, self._readings
+            return True
+        return self._readings - since < YOUNG_READINGS
+
+    def _look_at_all(self, key: str, target: Target, is_due: bool) -> None:
+        before, seen = self._seen.get(key, {}), {}
+        for pid in self._pids(key, target):
+            seen[pid] = times = before.get(pid, 0) + 1
+            if times <= YOUNG_READINGS or is_due:
+                self._look_at(pid, key, target)
+        self._seen[key] = seen
 
     def _look_at(self, pid: int, key: str, target: Target) -> None:
         number = self._namespace(str(pid))

@@ -30,7 +30,7 @@ class NetworkSource:
 
     name = "network"
     interval_seconds = 0.5
-    most_cores = 0.0007
+    most_cores = 0.05  # after an expensive reading it goes on soon: the search for owners has a budget of its own
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -99,7 +99,7 @@ class NetworkSource:
     def _read_last_sockets(self, key: str, jobs: Jobs) -> None:
         tcp, deadline = self._tcp, time.monotonic() + LAST_NOTICES_SECONDS
         while tcp is not None and not self._is_closed and tcp.has_seen(key):
-            tcp.read(jobs)
+            tcp.read(jobs, is_last=True)
             if not tcp.awaits(key):
                 return
             if time.monotonic() > deadline:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from functools import partial
 
 from jobtop.core.measure.collectors.network.closed_sockets import ClosedSockets
 from jobtop.core.measure.collectors.network.job_processes import SocketOwners
@@ -13,10 +15,15 @@ from jobtop.core.procfs import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jobtop.core.measure.collectors.pid_owners import PidOwners
     from jobtop.core.measure.source import Jobs, Number
 
 VANISHED_READINGS = 3
+LIST_SECONDS = 0.9  # between two lists, if no connection was opened meanwhile
+FIND_CORES = 0.002  # of a core, for the search for the owners of sockets …
+MOST_CREDIT_SECONDS = 0.1  # … of which so much may be saved up: the first search reads every process of the jobs
 UDP_EVERY = 4  # readings
 
 
@@ -34,14 +41,16 @@ class TcpTraffic:
         self._opened_before = ""
         self._others_udp: set[int] = set()
         self._readings = 0
+        self._listed_at = 0.0
+        self._credit_seconds, self._earned_at = MOST_CREDIT_SECONDS, time.monotonic()
         list_sockets(TCP, 0)
 
     def known_jobs(self) -> list[str]:
         """The jobs of which anything is known."""
         return [key for key, traffic in self._sockets.jobs.items() if traffic.has_connected or traffic.uses_udp]
 
-    def read(self, jobs: Jobs) -> None:
-        """Read all sockets if there can be anything new."""
+    def read(self, jobs: Jobs, is_last: bool = False) -> None:
+        """Read all sockets if there can be anything new; those that are open once a second, and at the end of a job."""
         new = jobs.keys() - self._sockets.jobs.keys()
         for key in new:
             self._sockets.jobs[key] = JobTraffic()
@@ -51,15 +60,34 @@ class TcpTraffic:
                 self._late[key] = late
         opened, before = self._opened(), self._opened_before
         self._opened_before = opened
-        if opened and opened == before and not (self._sockets.has_open or self._sockets.is_undecided):
+        is_same = bool(opened) and opened == before
+        if is_same and not (self._sockets.has_open or self._sockets.is_undecided):
             return
-        self._sockets.take_listed(list_sockets(TCP), lambda inodes: self._owners.find(inodes, jobs))
+        if is_same and not is_last and time.monotonic() < self._listed_at + LIST_SECONDS:
+            self._take_closed()
+            return
+        self._listed_at = time.monotonic()
+        self._earn()
+        find = partial(self._find, jobs)
+        self._sockets.take_listed(list_sockets(TCP), find if self._credit_seconds > 0 else None)
         for key in new & self._late.keys():
             self._sockets.jobs[key].begin()
-        if self._readings % UDP_EVERY == 0:
+        if self._readings % UDP_EVERY == 0 and self._credit_seconds > 0:
             self._find_udp(jobs)
         self._readings += 1
         self._take_closed()
+
+    def _find(self, jobs: Jobs, inodes: Iterable[int]) -> dict[int, frozenset[str]]:
+        """The jobs of sockets; what the search costs is taken from its budget."""
+        began = time.thread_time()
+        found = self._owners.find(inodes, jobs)
+        self._credit_seconds -= time.thread_time() - began
+        return found
+
+    def _earn(self) -> None:
+        now = time.monotonic()
+        self._credit_seconds = min(self._credit_seconds + FIND_CORES * (now - self._earned_at), MOST_CREDIT_SECONDS)
+        self._earned_at = now
 
     def values(self, key: str) -> dict[str, Number]:
         traffic = self._sockets.jobs.get(key)
@@ -125,7 +153,7 @@ class TcpTraffic:
         cookies = {one.cookie for one in listed}
         new = [one for one in listed if one.cookie not in self._others_udp]
         if new:
-            self._sockets.note_udp(self._owners.find([one.inode for one in new], jobs).values())
+            self._sockets.note_udp(self._find(jobs, [one.inode for one in new]).values())
         self._others_udp = cookies
 
     def _stop_listening(self) -> None:
