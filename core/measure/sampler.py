@@ -209,8 +209,10 @@ class Sampler:
                 )
             beating += self._place(beating, boottime)
             step = min((rhythm.interval for rhythm in beating), default=1.0) * self.stretch
-            details_seconds = self.budget * self.details_share * step
+            details_cores = self.budget * self.details_share
+            details_seconds = details_cores * step
             self.collecting.processes.details_seconds = details_seconds
+            self.collecting.processes.details_cores = details_cores
             self._thread_budget.earn(THREADS_SHARE * details_seconds)
             moved, moments, moment = self.collecting.collect_jobs(due, boottime)
             samples = self._samples(beating, new + over, moments, moment)

@@ -153,6 +153,19 @@ def test_a_used_up_budget_ends_a_reading(stage: Stage, monkeypatch: pytest.Monke
     assert len(listed) > 2
 
 
+def test_while_the_sampling_budget_is_used_up_less_is_read(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    spent = iter(range(1000))
+    monkeypatch.setattr(time, "thread_time", lambda: next(spent) * 0.005)
+    listed: list[int] = []
+    monkeypatch.setattr(file_source, "list_descriptors", noting(listed))
+    stage.processes.details_cores = 0.0
+    for pid in range(10, 20):
+        stage.process(pid, 1)
+    for _ in range(5):
+        stage.read_after(30)
+    assert len(listed) == 2  # what was saved up before
+
+
 def test_a_process_of_another_user_is_asked_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.process(10)
     asked: list[int] = []

@@ -52,6 +52,7 @@ class ProcessSource:
     def __init__(self, table: ProcessTable, without: frozenset[str] = frozenset()) -> None:
         self.table, self.without = table, without
         self.details_seconds = 0.0
+        self.details_cores: float | None = None  # the same per second; None before the first tick
         self.jobs: dict[str, JobProcesses] = {}
         self._due: Jobs | None = None
         self._due_trees: dict[Tree, tuple[str, JobProcesses]] = {}

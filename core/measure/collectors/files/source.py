@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 NAME = "files"
 FIRST_SECONDS, CALM_SECONDS = 0.25, 1.0  # between calls: while a job is young, and else
 AGES = ((10.0, 0.25), (60.0, 1.0), (float("inf"), 10.0))  # until this age of a job, its files are read so often
-MOST_CORES = 0.0007  # of a core, for all jobs together
+MOST_CORES = 0.0007  # of a core, for all jobs together …
+DETAILS_SHARE = 0.25  # … and of what expensive files may cost: less while the sampling budget is used up
 MOST_CREDIT_SECONDS = 0.01  # that may be saved up for a large job
 MOST_DESCRIPTORS = 256  # of one process in one reading; the others come in the next ones
 KEPT = 20  # files in the record
@@ -87,7 +88,9 @@ class FileSource:
     def collect(self, jobs: Jobs) -> Readings:
         """Read the jobs that are due, as far as the budget goes; what is known of all is in the remarks."""
         now = self._clock()
-        earned = MOST_CORES * max(0.0, now - self._called_at)
+        details_cores = self._processes.details_cores
+        cores = MOST_CORES if details_cores is None else min(MOST_CORES, DETAILS_SHARE * details_cores)
+        earned = cores * max(0.0, now - self._called_at)
         self._credit_seconds = min(self._credit_seconds + earned, MOST_CREDIT_SECONDS)
         self._called_at = now
         is_young = False
