@@ -17,6 +17,8 @@ class FileProc:
     def process(self, pid: int, read: int = 0, written: int = 0, maps: str = "") -> None:
         for name in ("fd", "fdinfo"):
             (self.root / str(pid) / name).mkdir(parents=True, exist_ok=True)
+        if not (self.root / str(pid) / "root").is_symlink():
+            os.symlink("/", self.root / str(pid) / "root")
         (self.root / str(pid) / "maps").write_text(maps)
         (self.root / str(pid) / "cmdline").write_text(f"worker\0{pid}\0")
         self.counters(pid, read, written)

@@ -74,7 +74,7 @@ def amount_text(file: dict[str, Any]) -> str:
     if written:
         parts.append(f"at least {format_bytes(written)} written")
     if not parts:
-        parts.append("open, with unknown traffic")
+        parts.append(f"{'mapped' if file.get('is_mapped') is True else 'open'}, with unknown traffic")
     size = known_number(file.get("size_bytes"))
     return ", ".join([*parts, *([f"size {format_bytes(size)}"] if size is not None else [])])
 

@@ -212,6 +212,21 @@ def test_a_large_file_whose_position_does_not_move_has_unknown_bytes(stage: Stag
     assert found["size_bytes"] == 90 * MIB
 
 
+def test_a_large_mapped_file_is_named_once(stage: Stage) -> None:
+    stage.process(10, 100)
+    weights, both = stage.file("weights", 90 * MIB), stage.file("both", 90 * MIB)
+    maps = "".join(f"7f00-7f10 r--s 0 08:01 {number} {path}\n" for number, path in enumerate((weights, both), 42))
+    (stage.proc.root / "10/maps").write_text(f"{maps}7f00-7f10 r--s 0 08:01 44 {stage.file('small', 10)}\n")
+    stage.proc.open(10, 3, both, 100)
+    assert len(stage.read_after(0.3)) == 1, "maps are expensive: the first second is without"
+    for _ in range(2):
+        stage.ran(10, 200)
+        opened, mapped = stage.read_after(20)
+    assert (opened["path"], opened["is_mapped"], opened["read_bytes"]) == (str(both), False, 100)
+    assert (mapped["path"], mapped["is_mapped"], mapped["read_bytes"]) == (str(weights), True, None)
+    assert mapped["size_bytes"] == 90 * MIB
+
+
 def test_the_job_s_own_output_is_left_out(stage: Stage) -> None:
     stage.process(10, 0, 500)
     (stage.directory / KEY).mkdir()

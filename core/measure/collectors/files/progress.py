@@ -100,6 +100,15 @@ class Progress:
         for move in self._distinct(moves):
             self._add(move)
 
+    def note_mapped(self, descriptor: Descriptor, pid: int) -> None:
+        """Note a file that a process has mapped; one that is open too is known by its position."""
+        # In maps, some file systems give a file another device number: its path decides.
+        same = (totals for totals in self.files.values() if totals.descriptor.path == descriptor.path)
+        totals = next(same, None)
+        if totals is None:
+            totals = self.files[descriptor.file] = FileTotals(descriptor)
+        totals.pids.add(pid)
+
     def forget(self, pids: set[int]) -> None:
         """Forget the descriptors of processes that have exited; the totals stay."""
         self._known = {key: value for key, value in self._known.items() if key[0] not in pids}

@@ -13,6 +13,7 @@ from jobtop.core.measure.collectors.files.reading import (
     read_counters,
     read_descriptor,
     read_link,
+    read_mapped,
     read_parent,
 )
 from jobtop.core.measure.collectors.process_source import ProcessSource
@@ -38,6 +39,8 @@ MOST_CORES = 0.0007  # of a core, for all jobs together …
 DETAILS_SHARE = 0.25  # … and of what expensive files may cost: less while the sampling budget is used up
 MOST_CREDIT_SECONDS = 0.01  # that may be saved up for a large job
 MOST_DESCRIPTORS = 256  # of one process in one reading; the others come in the next ones
+MAPS_SECONDS, FIRST_MAPS_SECONDS = 10.0, 1.0  # between readings of mapped files, and until the first
+MOST_MAPS = 3  # processes of a job of which the mapped files are read
 KEPT = 20  # files in the record
 MOST_FILES = 1000  # that are remembered of a job; beyond that, the smaller half is forgotten
 LARGE_BYTES = 1 << 20  # a file of this size is kept too if it was open and its position never moved
@@ -48,11 +51,12 @@ FEW_PROCESSES = 32  # of a young job: new ones are looked for in each reading
 class JobFiles:
     """What was seen of the files of one job, and when it is due again."""
 
-    __slots__ = ("cursors", "denied", "due", "paths", "progress", "seen", "version")
+    __slots__ = ("cursors", "denied", "due", "maps_due", "paths", "progress", "seen", "version")
 
     def __init__(self) -> None:
         self.progress = Progress()
         self.due = 0.0
+        self.maps_due: float | None = None
         self.version = -1  # of its processes, when their files were last read
         self.seen: dict[int, int] = {}  # what each process had read and written when its files were last read
         self.cursors: dict[int, int] = {}  # the next descriptor of a process that has very many
@@ -137,6 +141,7 @@ class FileSource:
             process = self._process(key, pid, members.get(pid), job)
             if process is not None:
                 found.append(process)
+        self._read_maps(job, [process.pid for process in found[:MOST_MAPS]], now)
         self._settle(key, job, found, set(pids))
         if tree is not None and is_complete:
             job.version = tree.version
@@ -189,6 +194,21 @@ class FileSource:
         found = read_descriptor(pid, link, self._proc, self._sys)
         return found if found is not None and is_data(found.path, found.is_device) else None
 
+    @staticmethod
+    def is_large(found: Descriptor) -> bool:
+        return (found.size_bytes or 0) >= LARGE_BYTES and is_data(found.path)
+
+    def _read_maps(self, job: JobFiles, pids: Sequence[int], now: float) -> None:
+        """Note large files that are only mapped, now and then: their list is expensive to read."""
+        if job.maps_due is None:
+            job.maps_due = now + FIRST_MAPS_SECONDS
+        if now < job.maps_due:
+            return
+        job.maps_due = now + MAPS_SECONDS
+        for pid in pids:
+            for found in filter(self.is_large, read_mapped(pid, self._proc)):
+                job.progress.note_mapped(found, pid)
+
     def _settle(self, key: str, job: JobFiles, found: list[ProcessFiles], pids: set[int]) -> None:
         progress = job.progress
         progress.take(found)
@@ -238,6 +258,7 @@ def finding(totals: FileTotals, paths: dict[str, str]) -> dict[str, object]:
         "written_bytes": totals.written_bytes if totals.moved else None,
         "passes": totals.passes if totals.moved else None,
         "processes": len(totals.pids),
+        "is_mapped": descriptor.position is None,
         "is_deleted": descriptor.is_deleted,
         "is_estimate": totals.is_estimate,
     }
