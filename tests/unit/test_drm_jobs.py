@@ -11,6 +11,7 @@ import pytest
 from drm import DATA, DrmMachine, as_user
 
 from jobtop.core.measure.collectors.gpu.drm_fdinfo import LONGEST_WAIT_SECONDS, DrmProcesses
+from jobtop.core.measure.collectors.gpu.drm_source import LIST_SECONDS
 from jobtop.core.measure.collectors.gpu.fdinfo import Client, ClientLoad, memory_in_use, parse
 from jobtop.core.measure.collectors.members import Tree
 from jobtop.core.measure.watch import Watch, values_by_key
@@ -117,6 +118,20 @@ def test_a_job_has_what_its_processes_use(machine: Callable[..., DrmMachine]) ->
     assert "other" not in readings.jobs
     [(_, values)] = readings.devices
     assert values["gpu.processes"] == 1
+
+
+def test_the_record_of_a_job_on_a_lost_card_says_that_a_part_is_missing(machine: Callable[..., DrmMachine]) -> None:
+    amd = machine("amd-dgpu")
+    amd.collect()
+    amd.open_gpu(60, 7, "amdgpu-1")
+    amd.proc.put(60, 50, start=160, cpu=1.0)
+    assert amd.collect().remarks["job"].incomplete == ()
+    for link in (amd.sys / "class/drm").iterdir():
+        link.unlink()
+    readings = amd.collect(LIST_SECONDS)
+    assert ("job", "gpu_lost") in [(owner, kind) for owner, kind, _ in readings.events]
+    assert "did not answer" in readings.remarks["job"].incomplete[0]
+    assert "energy_gpu" in readings.remarks["job"].sources
 
 
 def test_a_client_counts_once_though_many_descriptors_lead_to_it(machine: Callable[..., DrmMachine]) -> None:

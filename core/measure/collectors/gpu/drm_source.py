@@ -15,6 +15,7 @@ from jobtop.core.measure.collectors.machine_pids import MachinePids
 from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.measure.device import Device
 from jobtop.core.measure.source import Readings, Remarks
+from jobtop.core.record import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,12 +168,13 @@ class DrmSource:
         values_of_jobs = self._shares.add(read, owners, self._cards.knows)
         products = self._products(awake)
         begun = self._shares.take_events({device.name: product for device, product in products.items()})
+        happened = self._happened(readers, awake, now)
         return Readings(
             jobs=values_of_jobs,
             devices=devices,
             remarks=self._remarks(values_of_jobs),
             named=self._shares.named,
-            events=[*begun, *self._happened(readers, awake, now)],
+            events=[*begun, *happened],
             products=products,
         )
 
@@ -261,12 +263,13 @@ class DrmSource:
                 self._methods.setdefault(key, set()).add(reader.energy_method)
 
     def _remarks(self, values: Mapping[str, Mapping[str, Number]]) -> dict[str, Remarks]:
-        """Where the energy of jobs comes from."""
-        return {
-            key: Remarks(sources={"energy_gpu": "; ".join(sorted(self._methods[key]))})
-            for key, of_job in values.items()
-            if "energy.gpu" in of_job and key in self._methods
-        }
+        """Where the energy of jobs comes from, and what is missing of cards that were lost."""
+        found = self._incidents.remarks()
+        for key, of_job in values.items():
+            if "energy.gpu" in of_job and key in self._methods:
+                sources = {"energy_gpu": "; ".join(sorted(self._methods[key]))}
+                found[key] = replace(found.get(key, Remarks()), sources=sources)
+        return found
 
 
 def open_source(options: Options) -> DrmSource:

@@ -47,10 +47,11 @@ class GpuProcesses:
 class JobOnGpus:
     """What one job uses of all GPUs that it is on; None is not known of one of them."""
 
-    __slots__ = ("energy_joules", "gpus", "has_unknown_energy", "memory_bytes", "percent", "used")
+    __slots__ = ("energy_joules", "gone", "gpus", "has_unknown_energy", "memory_bytes", "percent", "used")
 
     def __init__(self) -> None:
         self.gpus: set[str] = set()  # by UUID
+        self.gone: set[str] = set()  # those that it was on, and that do not exist any more since the last reading
         self.used: set[str] = set()  # those that it is on, or was on
         self.memory_bytes: Number | None = 0
         self.percent: Number | None = 0.0
@@ -93,7 +94,8 @@ class GpuShares:
         """The numbers of each job; gauges of a job on a GPU that exists and was not read are absent."""
         for job in self._jobs.values():
             job.memory_bytes, job.percent = 0, 0.0
-            job.gpus = {uuid for uuid in job.gpus if exists(uuid)} - {gpu.uuid for gpu in read}
+            job.gone = {uuid for uuid in job.gpus if not exists(uuid)}
+            job.gpus -= {*job.gone, *(gpu.uuid for gpu in read)}
             if job.gpus:
                 job.memory_bytes = job.percent = None
         self.named = {}
@@ -112,7 +114,7 @@ class GpuShares:
 
     def jobs_on(self, uuid: str) -> set[str]:
         """The jobs with a process on a GPU when it was read last."""
-        return {key for key, job in self._jobs.items() if uuid in job.gpus}
+        return {key for key, job in self._jobs.items() if uuid in job.gpus or uuid in job.gone}
 
     def take_events(self, products: Mapping[str, str] = NO_PRODUCTS) -> list[Event]:
         """Which jobs have begun to use which GPUs since the last call, with what makers call these, by name."""
