@@ -202,7 +202,7 @@ def test_what_cannot_be_watched_is_one_line_and_nothing_is_recorded() -> None:
     for pid, why in (
         (NO_PROCESS, "there is no process"),
         (os.getpid(), "a part of jobtop"),
-        (0, "is not in the range"),
+        (0, "at least 1"),
     ):
         refused = call("attach", str(pid))
         assert (refused.returncode, refused.stdout) == (2, "")

@@ -65,7 +65,13 @@ def is_page(key: str) -> Callable[[str], bool]:
 
 
 def is_job(job_id: str) -> Callable[[str], bool]:
-    return lambda screen: re.search(rf"\b{job_id}\b", screen.splitlines()[1]) is not None and "Timeline" in screen
+    """Where there is little room, the tab of the timeline has a short name."""
+
+    def holds(screen: str) -> bool:
+        is_named = re.search(rf"\b{job_id}\b", screen.splitlines()[1]) is not None
+        return is_named and re.search(r"\bTime(line)?\b", screen) is not None
+
+    return holds
 
 
 def job_at_cursor(screen: str) -> str:

@@ -28,7 +28,7 @@ def test_any_text_is_kept_exactly_and_printed_harmless(jobtop: Jobtop, home: Pat
     assert not holds_controls(done.stderr)
     record = json.loads((jobtop.home / "record.json").read_bytes())
     (kept,) = json.loads(call("history", "--json").stdout)
-    assert record == kept
+    assert record == {key: value for key, value in kept.items() if key != "cost"}, "prices are settings of the reader"
     for shape in (record, json.loads(call("show", text, "--json").stdout)):
         assert {shape[key] for key in ("name", "note", "tool", "external_id")} == {text}
         assert shape["tags"] == {"t": text, text.replace("=", ""): "v"}
@@ -36,7 +36,8 @@ def test_any_text_is_kept_exactly_and_printed_harmless(jobtop: Jobtop, home: Pat
         assert shape["command"] == list(command)
     for args in (("history",), ("show", record["id"]), ("logs", record["id"])):
         answer = call(*args)
-        assert (answer.returncode, answer.stderr) == (0, "")
+        assert answer.returncode == 0
+        assert answer.stderr == ("" if args[0] != "logs" else f"jobtop: job {record['id'][:8]} wrote no output\n")
         assert not holds_controls(answer.stdout)
     (row,) = csv.DictReader(io.StringIO(jobtop("history", "--format", "csv").stdout, newline=""))
     assert row["id"] == record["id"]
