@@ -225,7 +225,10 @@ def _with_totals(job: Job, tally: Tally) -> Job:
     joules, received, sent = map(tally.total, ("energy.cpu", "net.rx_bytes", "net.tx_bytes"))
     usage = job.usage
     if joules is not None:
+        from jobtop.core.measure.collectors.energy.shares import METHOD
+
         usage = replace(usage, energy_cpu_joules=round(joules, 3))
+        job = replace(job, sources=job.sources | {"energy_cpu": METHOD})
     if received is not None and sent is not None:
         usage = replace(usage, net_rx_bytes=round(received), net_tx_bytes=round(sent))
     return replace(job, usage=usage)

@@ -3,6 +3,7 @@
 import pytest
 
 from jobtop.cli.run.summary import summary
+from jobtop.core.measure.collectors.energy.shares import METHOD
 from jobtop.core.measure.observation import Observation, seen_in
 from jobtop.core.measure.tally import Tally
 from jobtop.core.metrics import JOB_COLUMNS
@@ -213,6 +214,7 @@ def test_the_energy_after_the_last_reading_counts_at_the_mean_before_it() -> Non
     done = seen(*powered)
     assert done.usage.energy_cpu_joules == pytest.approx(18.0 * 5.0 / 4.5), "4.5 of 5 s were read"
     assert not any(entry.startswith("energy_cpu") for entry in done.incomplete)
+    assert done.sources["energy_cpu"] == METHOD, "also if the process that sampled it was killed"
     done = seen(*powered[:4])
     assert done.usage.energy_cpu_joules == pytest.approx(8.0 * 5.0 / 2.0)
     assert any(entry.startswith("energy_cpu: the last 3s") for entry in done.incomplete)
