@@ -104,7 +104,10 @@ def test_a_machine_without_netlink_says_why(error: int, monkeypatch: pytest.Monk
 
 def test_notices_of_closed_sockets_come_and_the_thread_ends() -> None:
     code = """if True:
-        import socket, threading
+        import os, resource, socket, threading
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 2048), most))
+        kept = [os.open("/dev/null", os.O_RDONLY) for _ in range(min(most, 2048) - 200)]  # as a large sampler has
         from jobtop.core.measure.collectors.network.closed_sockets import ClosedSockets
         closed = ClosedSockets()
         with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
