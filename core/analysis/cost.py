@@ -165,7 +165,8 @@ def cost_of_use(used: Used, prices: Prices, cpu_method: str | None = None, gpu_m
     joules = sum(known) if known else None
     if joules is None and not prices.has_price:
         return NO_COST
-    money, method, problem = _money(used, joules, prices)
+    unit = "kWh" if cpu_joules is not None else "kWh (GPU only)"
+    money, method, problem = _money(used, joules, prices, unit)
     return Cost(
         cpu_joules,
         None if cpu_joules is None else cpu_method,
@@ -180,7 +181,9 @@ def cost_of_use(used: Used, prices: Prices, cpu_method: str | None = None, gpu_m
     )
 
 
-def _money(used: Used, joules: float | None, prices: Prices) -> tuple[float | None, str | None, str | None]:
+def _money(
+    used: Used, joules: float | None, prices: Prices, energy_unit: str
+) -> tuple[float | None, str | None, str | None]:
     """The money, the rule it follows, and why there is none; a sum with an unknown part is not known."""
     if not prices.has_price:
         return None, None, None
@@ -189,7 +192,7 @@ def _money(used: Used, joules: float | None, prices: Prices) -> tuple[float | No
         return _rent(hours, prices)
     parts = []
     if prices.kwh is not None:
-        parts.append(("energy", None if joules is None else joules / JOULES_PER_KWH, prices.kwh, "kWh"))
+        parts.append(("energy", None if joules is None else joules / JOULES_PER_KWH, prices.kwh, energy_unit))
     if prices.cpu_hour is not None:
         parts.append(("CPU time", _core_hours(used, hours), prices.cpu_hour, "core-hour"))
     if prices.gib_hour is not None:

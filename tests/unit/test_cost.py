@@ -73,6 +73,11 @@ def test_money_follows_the_prices_that_are_set(prices: Prices, limits: Limits, m
     assert cost_of(replace(MEASURED, limits=limits), prices).money == pytest.approx(money)
 
 
+def test_energy_of_the_gpu_alone_is_said_to_be_that() -> None:
+    cost = cost_of(replace(JOB, usage=replace(USAGE, energy_gpu_joules=KWH)), Prices(kwh=0.5))
+    assert (cost.money, cost.money_method) == (0.5, "1.0 kWh (GPU only) × 0.5")
+
+
 def test_gpus_that_were_not_declared_are_as_many_as_were_busy_at_once() -> None:
     job = replace(JOB, usage=replace(USAGE, gpu_util_peak=130.0))
     assert cost_of(job, Prices(gpu_hour=2.0)).money == pytest.approx(4.0)
