@@ -31,7 +31,8 @@ class Stage:
     def __init__(self, directory: Path) -> None:
         self.directory, self.proc = directory, FileProc(directory)
         self.now = 100.0
-        self.processes = ProcessSource(ProcessTable(self.proc.path))
+        self.cpu_ns = 0
+        self.processes = ProcessSource(ProcessTable(self.proc.path, lambda _: self.cpu_ns))
         self.tree = Tree(1)
         self.processes.jobs[KEY] = JobProcesses(self.tree)
         self.source = FileSource(self.processes, self.proc.path, clock=lambda: self.now)
@@ -48,6 +49,7 @@ class Stage:
         member = self.tree.members[pid]
         member.read_chars, member.write_chars = read, written
         self.tree.version += 1
+        self.cpu_ns += 1
 
     def file(self, name: str, size: int) -> Path:
         return sized(self.directory / name, size)

@@ -6,6 +6,7 @@ import errno
 import time
 
 from jobtop.core.clock import BOOTTIME
+from jobtop.core.measure.collectors.activity import Activity
 from jobtop.core.measure.collectors.files.progress import ProcessFiles, Progress
 from jobtop.core.measure.collectors.files.reading import (
     is_data,
@@ -80,6 +81,7 @@ class FileSource:
         self._processes, self._proc, self._sys, self._clock = processes, proc, sys, clock
         self._below = below or (descendants if proc == "/proc" else lambda _: [])
         self._jobs: dict[str, JobFiles] = {}
+        self._activity = Activity(processes, processes.table.clock)
         self._remarks: dict[str, Remarks] = {}
         self._credit_seconds = MOST_CREDIT_SECONDS
         self._called_at = clock()
@@ -117,6 +119,7 @@ class FileSource:
         """Forget a job."""
         self._jobs.pop(key, None)
         self._remarks.pop(key, None)
+        self._activity.forget(key)
 
     def close(self) -> None:
         self._jobs, self._remarks = {}, {}
@@ -129,6 +132,8 @@ class FileSource:
         is_young = age < AGES[0][0] and len(members) <= FEW_PROCESSES
         if tree is not None and not is_young and tree.version == job.version:
             return  # no process has run since
+        if is_young and not self._activity.has_run(key):
+            return
         began = time.thread_time()
         pids = list(members) or ([target.root.pid] if target.includes_root else [])
         if is_young:
@@ -145,6 +150,8 @@ class FileSource:
         self._settle(key, job, found, set(pids))
         if tree is not None and is_complete:
             job.version = tree.version
+        if not is_complete:
+            self._activity.forget(key)
         self._credit_seconds -= time.thread_time() - began
 
     def _heaviest_first(self, pids: Sequence[int], members: dict[int, Member], job: JobFiles) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 
+from jobtop.core.measure.collectors.activity import Activity
 from jobtop.core.measure.source import Readings, Remarks
 from jobtop.core.units import format_bytes
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 LAST_SECONDS = 0.5  # that the end of a job waits for a reading that is under way …
 LAST_NOTICES_SECONDS = 0.2  # … and for the last counts of its connections
 STEP_SECONDS = 0.005
+CALM_READINGS = 8  # after the last activity of a job: some things are looked for in every fourth reading
 NAMESPACE_LABEL, TCP_LABEL = "namespace", "tcp sockets (sock_diag)"
 
 
@@ -38,6 +40,10 @@ class NetworkSource:
         self._tcp: TcpTraffic | None = None
         self._namespaces: NamespaceTraffic | None = None
         self._is_closed = False
+        self._activity = Activity(None)
+        self._known: list[str] = []  # jobs of which anything is known
+        self._jobs: frozenset[str] = frozenset()
+        self._calm_readings = 0
 
     def available(self) -> str | None:
         """None: namespaces can be read anywhere; called in the thread of the source, which imports what it needs."""
@@ -50,6 +56,7 @@ class NetworkSource:
         opened, proc = self._options.opened.get("processes"), self._options.proc
         processes = opened if isinstance(opened, ProcessSource) else None
         self._namespaces = NamespaceTraffic(PidOwners(proc, processes), processes, proc)
+        self._activity = Activity(processes)
         try:
             self._tcp = TcpTraffic(PidOwners(proc, processes), proc)
         except DiagProblem:  # `jobtop doctor` says why
@@ -60,13 +67,24 @@ class NetworkSource:
         """What each job received and sent so far; also what has not changed, since a tick may miss a reading."""
         with self._lock:
             known: dict[str, None] = {}
+            if self._is_quiet(jobs):
+                return self._readings(self._known)
             if self._namespaces is not None and not self._is_closed:
                 self._namespaces.read(jobs)
                 known = dict.fromkeys(self._namespaces.known_jobs())
             if self._tcp is not None and not self._is_closed:
                 self._tcp.read(jobs)
                 known |= dict.fromkeys(self._tcp.known_jobs())
-            return self._readings(list(known))
+            self._known = list(known)
+            return self._readings(self._known)
+
+    def _is_quiet(self, jobs: Jobs) -> bool:
+        """Whether nothing can have changed: no process of a job has run, and no job had a socket or a namespace."""
+        active = [key for key in jobs if self._activity.has_run(key)]
+        may_be_more = self._known or (self._tcp is not None and self._tcp.may_be_more)
+        self._calm_readings = 0 if active or may_be_more or jobs.keys() != self._jobs else self._calm_readings + 1
+        self._jobs = frozenset(jobs)
+        return self._calm_readings > CALM_READINGS
 
     def conclude(self, key: str, jobs: Jobs) -> Readings | None:
         """The last reading of a job that has ended: waits a little for the last counts of its connections.
@@ -85,6 +103,7 @@ class NetworkSource:
 
     def forget(self, key: str) -> None:
         with self._lock:
+            self._activity.forget(key)
             for part in (self._tcp, self._namespaces):
                 if part is not None:
                     part.forget(key)

@@ -49,6 +49,11 @@ class TcpTraffic:
         """The jobs of which anything is known."""
         return [key for key, traffic in self._sockets.jobs.items() if traffic.has_connected or traffic.uses_udp]
 
+    @property
+    def may_be_more(self) -> bool:
+        """Whether a job has an open socket, or the search for the owners of sockets is not complete."""
+        return self._sockets.has_open or self._sockets.is_undecided or self._credit_seconds <= 0
+
     def read(self, jobs: Jobs, is_last: bool = False) -> None:
         """Read all sockets if there can be anything new; those that are open once a second, and at the end of a job."""
         new = jobs.keys() - self._sockets.jobs.keys()
