@@ -31,7 +31,10 @@ class KeptFile:
             self.close()
             self.problem = f"{self.path}: {os.strerror(error.errno or 0)}"
             return ""
-        self.problem = None if text else f"{self.path}: empty"
+        if not text.endswith(b"\n"):  # the kernel ends each of these files with a new line
+            self.problem = f"{self.path}: {'torn' if text else 'empty'}"
+            return ""
+        self.problem = None
         return text.decode("utf-8", "surrogateescape")
 
     def close(self) -> None:
