@@ -178,10 +178,10 @@ def reading(evidence: Mapping[str, str]) -> Reading:
     system = stat["system_usec"] / 1e6 if "system_usec" in stat else None
     if "usage_usec" in stat and user is not None and system is not None:
         user, system = _scaled(user, system, stat["usage_usec"] / 1e6)
-    elif (total := _number(evidence.get("cpuacct.usage"))) is not None:
-        user = (_number(evidence.get("cpuacct.usage_user")) or 0) / 1e9
+    elif (total := number(evidence.get("cpuacct.usage"))) is not None:
+        user = (number(evidence.get("cpuacct.usage_user")) or 0) / 1e9
         system = max(0.0, total / 1e9 - user)
-    peak = _number(evidence.get("memory.peak", evidence.get("memory.max_usage_in_bytes")))
+    peak = number(evidence.get("memory.peak", evidence.get("memory.max_usage_in_bytes")))
     return Reading(user, system, peak, events.get("oom_kill", control.get("oom_kill")))
 
 
@@ -280,15 +280,15 @@ def _exists(directory: str, name: str) -> bool:
 def pairs(text: str) -> dict[str, int]:
     """The lines `name number` of a file."""
     rows = (line.split() for line in text.splitlines())
-    return {row[0]: number for row in rows if len(row) == 2 and (number := _number(row[1])) is not None}
+    return {row[0]: value for row in rows if len(row) == 2 and (value := number(row[1])) is not None}
 
 
 def number_in(text: str, name: str) -> int | None:
     """The number after a name and a blank at the beginning of a line; None if there is none."""
-    return _number(word_in(text, name)) if name in text else None
+    return number(word_in(text, name)) if name in text else None
 
 
-def _number(text: str | None) -> int | None:
+def number(text: str | None) -> int | None:
     """A counter of the kernel; None if it is no number, or one that the store could not keep."""
     digits = (text or "").strip()
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None

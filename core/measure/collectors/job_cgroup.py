@@ -9,7 +9,7 @@ from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.members import LONGEST_READ_SECONDS
 from jobtop.core.measure.collectors.open_file import KeptFile
-from jobtop.core.procfs import read_text, word_in
+from jobtop.core.procfs import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,10 +91,10 @@ class CgroupReader:
 
     def _cpu(self) -> dict[str, Number]:
         stat = self._text("cpu.stat")
-        usage = cgroup.number_in(stat, "usage_usec ")
-        if usage is None:
+        usage, in_user_mode = cgroup.number_in(stat, "usage_usec "), cgroup.number_in(stat, "user_usec ")
+        if usage is None or in_user_mode is None:
             return self._cpuacct()
-        total, user = usage / 1e6, (cgroup.number_in(stat, "user_usec ") or 0) / 1e6
+        total, user = usage / 1e6, in_user_mode / 1e6
         values: dict[str, Number] = {"cpu.user": min(user, total), "cpu.system": max(0.0, total - user)}
         throttled = cgroup.number_in(stat, "throttled_usec ")
         if throttled is not None:
@@ -103,11 +103,11 @@ class CgroupReader:
 
     def _cpuacct(self) -> dict[str, Number]:
         """Version 1; `cpuacct.usage_user` is made of ticks in some kernels, the sum is not."""
-        total, user = (self._text(name).strip() for name in ("cpuacct.usage", "cpuacct.usage_user"))
-        if not total.isdigit() or not user.isdigit():
+        total, user = (cgroup.number(self._text(name)) for name in ("cpuacct.usage", "cpuacct.usage_user"))
+        if total is None or user is None:
             return {}
-        seconds = int(total) / 1e9
-        in_user_mode = min(int(user) / 1e9, seconds)
+        seconds = total / 1e9
+        in_user_mode = min(user / 1e9, seconds)
         return {"cpu.user": in_user_mode, "cpu.system": seconds - in_user_mode}
 
     def _throttled(self) -> dict[str, Number]:
@@ -121,11 +121,11 @@ class CgroupReader:
             return {}
         version_1 = "total_rss " in stat
         names = ("total_rss ", "total_cache ", "total_shmem ") if version_1 else ("anon ", "file ", "shmem ")
-        anon, file, shmem = (int(word_in(stat, name) or 0) for name in names)
-        charged = self._text("memory.usage_in_bytes" if version_1 else "memory.current").strip()
-        values: dict[str, Number] = {"mem.anon": anon, "mem.file": file, "mem.shmem": shmem, "mem.used": anon + shmem}
-        if charged.isdigit():
-            values["mem.cgroup"] = int(charged)
+        anon, file, shmem = (cgroup.number_in(stat, name) for name in names)
+        charged = cgroup.number(self._text("memory.usage_in_bytes" if version_1 else "memory.current"))
+        used = None if anon is None or shmem is None else anon + shmem
+        found = {"mem.anon": anon, "mem.file": file, "mem.shmem": shmem, "mem.used": used, "mem.cgroup": charged}
+        values: dict[str, Number] = {key: value for key, value in found.items() if value is not None}
         kills = cgroup.oom_count(self._text("memory.oom_control" if version_1 else "memory.events"))
         return values if kills is None else values | {"mem.oom_kills": kills}
 
@@ -137,9 +137,9 @@ class CgroupReader:
     def _pressure(self) -> dict[str, Number]:
         values: dict[str, Number] = {}
         for key, name in PRESSURES.items():
-            microseconds = _total(self._text(name))
-            if microseconds.isdigit():
-                values[key] = int(microseconds) / 1e6
+            microseconds = cgroup.number(_total(self._text(name)))
+            if microseconds is not None:
+                values[key] = microseconds / 1e6
         return values
 
 
