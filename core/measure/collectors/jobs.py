@@ -8,6 +8,7 @@ from operator import add
 
 from jobtop.core.measure.collectors.members import PAGE_BYTES, TICK_SECONDS
 from jobtop.core.measure.collectors.process_fields import COLUMN, GROUPS, make_job_row
+from jobtop.core.metrics import JOB_COLUMNS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def fold(tree: Tree) -> JobRow:
     that could be read.
     """
     rows: list[Sequence[float]] = [member.row or member.make_row() for member in tree.members.values()]
+    if tree.root_is_gone and not rows and not tree.has_exited:  # no process of it was ever seen: 0 would be a guess
+        return (None,) * len(JOB_COLUMNS)
     if tree.has_exited or not rows:
         rows.append(tree.exited)
     sums = _sum_rows(rows)

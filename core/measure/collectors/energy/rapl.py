@@ -16,7 +16,8 @@ from jobtop.core.measure.collectors.energy.powercap import (
 from jobtop.core.measure.collectors.energy.shares import METHOD, EnergyShares
 from jobtop.core.measure.collectors.members import TICK_SECONDS
 from jobtop.core.measure.collectors.open_file import KeptFile
-from jobtop.core.measure.collectors.process_source import ProcessSource
+from jobtop.core.measure.collectors.process_fields import is_count
+from jobtop.core.measure.collectors.process_source import USER, ProcessSource
 from jobtop.core.measure.device import Device
 from jobtop.core.measure.source import Readings, Remarks
 from jobtop.core.record import record
@@ -104,7 +105,7 @@ class RaplSource:
     def _read(self) -> MachineReading:
         microjoules = self._counters.read()
         words = self._stat.read().partition("\n")[0].split()
-        if len(words) < 6 or words[0] != "cpu" or not all(word.isdigit() for word in words[1:]):
+        if len(words) < 6 or words[0] != "cpu" or not all(map(is_count, words[1:])):
             raise EnergyError(self._stat.problem or f"{self._stat.path}: no CPU times")
         user, nice, system, idle, waiting, *interrupts = (int(word) * TICK_SECONDS for word in words[1:8])
         # What guests of a virtual machine use is in `user` and `nice`; stolen time was used by others.
@@ -131,7 +132,10 @@ class RaplSource:
         values: dict[str, dict[str, Number]] = {}
         remarks: dict[str, Remarks] = {}
         for key in jobs if self._processes is not None else ():
-            job = self.shares.share(key, self._cpu_seconds(key))
+            cpu_seconds = self._cpu_seconds(key)
+            if cpu_seconds is None:
+                continue
+            job = self.shares.share(key, cpu_seconds)
             was_joules, was_missed = self._told.get(key, (None, 0.0))
             if job.joules is not None and job.joules != was_joules:
                 values[key] = {KEY: job.joules}
@@ -140,11 +144,16 @@ class RaplSource:
             self._told[key] = job.joules, job.missed_seconds
         return values, remarks
 
-    def _cpu_seconds(self, key: str) -> float:
-        """The CPU time of a job: of its processes, or of its cgroup, which also counts those that were not reaped."""
+    def _cpu_seconds(self, key: str) -> float | None:
+        """The CPU time of a job: of its processes, or of its cgroup, which also counts those that were not reaped.
+
+        None if no process of it was ever seen.
+        """
         assert self._processes is not None
         processes = self._processes.jobs.get(key)
         counted = self._cgroups.cpu_seconds(key) if self._cgroups is not None else 0.0
+        if processes is not None and processes.row[USER] is None and not counted:
+            return None
         return max(processes.cpu_seconds if processes is not None else 0.0, counted)
 
 
