@@ -96,10 +96,11 @@ def test_what_is_no_client_is_none(text: str) -> None:
 
 
 def test_torn_values_are_left_out() -> None:
-    torn = parse("drm-driver:\txe\ndrm-client-id:\t7\ndrm-cycles-rcs:\ndrm-total-cycles-rcs:\t12\ndrm-resident-vram0")
+    torn = parse("drm-driver:\txe\ndrm-client-id:\t7\ndrm-cycles-rcs:\ndrm-total-cycles-rcs:\t12\ndrm-resident-vram0\n")
     assert torn is not None
     assert (torn.engines, torn.memory_bytes, memory_in_use(torn, False)) == ({}, {}, None)
     assert ClientLoad().percent(torn, 1.0) is None
+    assert parse("drm-driver:\tamdgpu\ndrm-client-id:\t7\ndrm-engine-gfx:\t12") is None  # not idle: its end is missing
 
 
 def test_a_job_has_what_its_processes_use(machine: Callable[..., DrmMachine]) -> None:

@@ -42,6 +42,8 @@ class Client:
 
 def parse(text: str) -> Client | None:
     """The client of a descriptor; None if it is none of a GPU, or the driver tells nothing."""
+    if not text.endswith("\n"):  # torn: an engine that is not listed would count as idle
+        return None
     pairs = {}
     for line in text.splitlines():
         key, colon, value = line.partition(":")
