@@ -51,9 +51,10 @@ class Namespace:
             text = os.pread(self._file, MOST_BYTES, 0).decode("utf-8", "replace")
         except OSError:  # the process has exited, or belongs to another user
             return
-        found = {name: counted for name, counted in parse_net_dev(text).items() if name != LOOPBACK}
-        if ":" not in text:
+        counters = parse_net_dev(text)
+        if not counters or not text.endswith("\n"):  # torn: each namespace has at least its loopback
             return
+        found = {name: counted for name, counted in counters.items() if name != LOOPBACK}
         for name, counted in found.items():
             self._take(name, {key: counted.get(key) or 0 for key in NET_KEYS})
         if not self.is_known and self.existed:
