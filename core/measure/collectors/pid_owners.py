@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobtop.core.measure.collectors.machine_pids import UNSEEN, is_first_namespace
+from jobtop.core.measure.collectors.process_fields import is_count
 from jobtop.core.procfs import read_text
 
 TYPE_CHECKING = False
@@ -86,5 +87,8 @@ class PidOwners:
         if (known := self._stats.get(pid)) is not None:
             return known
         fields = read_text(f"{self._proc}/{pid}/stat").rpartition(")")[2].split()
-        self._stats[pid] = found = (int(fields[PPID]), int(fields[START])) if len(fields) > START else (0, None)
+        found: tuple[int, int | None] = 0, None
+        if len(fields) > START and is_count(fields[PPID]) and is_count(fields[START]):
+            found = int(fields[PPID]), int(fields[START])
+        self._stats[pid] = found
         return found

@@ -6,6 +6,7 @@ import os
 from threading import get_native_id
 
 from jobtop.core.measure.collectors.open_file import KeptFile
+from jobtop.core.measure.collectors.process_fields import is_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class PidWatch:
     def changes(self) -> PidChanges:
         """What has changed since the last call."""
         text = self._last_pid_file.read().strip()
-        before, self._last_pid = self._last_pid, int(text) if text.isdigit() else None
+        before, self._last_pid = self._last_pid, int(text) if is_count(text) else None
         last, self._unlisted = self._last_pid, self._unlisted + 1
         if last is None or before is None:
             return self._listed()

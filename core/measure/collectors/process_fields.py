@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     JobRow = tuple[Number | None, ...]  # the values of a job in the order of JOB_COLUMNS; None: not known
 
 MOST_THREADS = 64  # context switches of a process with more threads are too expensive to read
+MOST_DIGITS = 20  # of a number of 64 bits
 SWITCHES = ("voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")
 
 
@@ -86,7 +87,12 @@ class ProcessFiles:
 def number_in(text: str, name: str) -> int | None:
     """The number after a name at the beginning of a line; None if there is none."""
     word = word_in(text, name)
-    return int(word) if word else None
+    return int(word) if is_count(word) else None
+
+
+def is_count(word: str | bytes) -> bool:
+    """Whether a word is a number that a counter can have; `int` fails with other digits, and with very many."""
+    return word.isdigit() and word.isascii() and len(word) <= MOST_DIGITS
 
 
 def read_swap(files: ProcessFiles) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from jobtop.core.measure.collectors.open_file import KeptFile
+from jobtop.core.measure.collectors.process_fields import is_count
 from jobtop.core.procfs import read_text
 from jobtop.core.record import record
 
@@ -85,7 +86,7 @@ class CounterFiles:
         values = []
         for file in self._files:
             text = file.read().strip()
-            if not (text.isascii() and text.isdigit()):
+            if not is_count(text):
                 raise EnergyError(file.problem or f"{file.path}: not a number")
             values.append(int(text))
         return values
@@ -109,7 +110,7 @@ def joules_between(before: int, after: int, seconds: float, zone: Zone) -> float
 
 def _zone(directory: str) -> Zone:
     text = read_text(f"{directory}/max_energy_range_uj").strip()
-    return Zone(directory, int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None)
+    return Zone(directory, int(text) if is_count(text) and int(text) > 0 else None)
 
 
 def _listed(directory: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
+from jobtop.core.measure.collectors.process_fields import is_count
 from jobtop.core.procfs import read_text, word_in
 from jobtop.core.record import record
 
@@ -102,7 +103,7 @@ def read_descriptor(pid: int, link: OpenLink, proc: str = "/proc", sys: str = "/
 def device_bytes(device: int, sys: str = "/sys") -> int | None:
     """The size of a block device; None if it is unknown."""
     sectors = read_text(f"{sys}/dev/block/{os.major(device)}:{os.minor(device)}/size").strip()
-    return int(sectors) * SECTOR_BYTES if sectors.isdigit() else None
+    return int(sectors) * SECTOR_BYTES if is_count(sectors) else None
 
 
 def read_mapped(pid: int, proc: str = "/proc") -> Iterator[Descriptor]:
@@ -156,10 +157,10 @@ def read_counters(pid: int, proc: str = "/proc") -> tuple[int | None, int | None
     """The bytes that a process has read and written by system calls; None if that cannot be known."""
     text = read_text(f"{proc}/{pid}/io")
     read, written = word_in(text, "rchar:"), word_in(text, "wchar:")
-    return int(read) if read.isdigit() else None, int(written) if written.isdigit() else None
+    return int(read) if is_count(read) else None, int(written) if is_count(written) else None
 
 
 def read_parent(pid: int, proc: str = "/proc") -> int:
     """The parent of a process; 0 if it is gone."""
     fields = read_text(f"{proc}/{pid}/stat").rpartition(")")[2].split(None, 2)
-    return int(fields[1]) if len(fields) > 1 else 0
+    return int(fields[1]) if len(fields) > 1 and is_count(fields[1]) else 0

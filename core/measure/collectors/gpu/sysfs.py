@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from jobtop.core.measure.collectors.process_fields import is_count
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +46,7 @@ class SysFiles:
         text = self.text(path)
         if text is None:
             return None
-        if not (text.isascii() and text.isdigit()):
+        if not is_count(text):
             self.reasons[path] = "not a number"
             return None
         return int(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobtop.core.measure.collectors.process_fields import is_count
 from jobtop.core.procfs import read_text
 from jobtop.core.record import record
 
@@ -102,20 +103,26 @@ def _way_up(mount: Mount, path: str) -> Iterator[str]:
 
 def _version_2(directory: str) -> LimitSet:
     return LimitSet(
-        _quota(read_text(f"{directory}/cpu.max").split()),
-        _count(read_text(f"{directory}/memory.max")),
-        _count(read_text(f"{directory}/pids.max")),
+        _quota(_whole(f"{directory}/cpu.max").split()),
+        _count(_whole(f"{directory}/memory.max")),
+        _count(_whole(f"{directory}/pids.max")),
     )
 
 
 def _version_1(directory: str) -> LimitSet:
-    words = [read_text(f"{directory}/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
-    memory = _count(read_text(f"{directory}/memory.limit_in_bytes"))
+    words = [_whole(f"{directory}/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+    memory = _count(_whole(f"{directory}/memory.limit_in_bytes"))
     return LimitSet(
         _quota(words),
         None if memory is None or memory >= NO_LIMIT_BYTES else memory,
-        _count(read_text(f"{directory}/pids.max")),
+        _count(_whole(f"{directory}/pids.max")),
     )
+
+
+def _whole(path: str) -> str:
+    """A file of a cgroup; nothing if its end is missing, where half of a number would be a lower limit."""
+    text = read_text(path)
+    return text if text.endswith("\n") else ""
 
 
 def affinity(directory: str, cores: int) -> int | None:
@@ -124,7 +131,7 @@ def affinity(directory: str, cores: int) -> int | None:
     allowed = 0
     for part in rest.partition("\n")[0].strip().split(",") if name else ():
         first, _, last = part.partition("-")
-        if not (first.isdigit() and (last or first).isdigit()):
+        if not (is_count(first) and is_count(last or first)):
             return None
         allowed += int(last or first) - int(first) + 1
     return allowed if 0 < allowed < cores else None
@@ -136,7 +143,7 @@ def open_files_limit(directories: Iterable[str]) -> int | None:
     for directory in directories:
         _, name, rest = read_text(f"{directory}/limits").partition("Max open files")
         words = rest.split(None, 1)
-        if name and words and words[0].isdigit():
+        if name and words and is_count(words[0]):
             limits.append(int(words[0]))
     return min(limits, default=None)
 
@@ -157,7 +164,7 @@ def slurm_limits(directory: str) -> LimitSet:
 
 def _quota(words: list[str]) -> float | None:
     """Quota and period of CPU time; "max" and -1 are no limit."""
-    if len(words) != 2 or not all(word.isdigit() for word in words) or int(words[1]) == 0:
+    if len(words) != 2 or not all(map(is_count, words)) or int(words[1]) == 0:
         return None
     return int(words[0]) / int(words[1])
 
