@@ -1,0 +1,108 @@
+"""Every file of every source missing, empty, torn, denied or vanishing: values are absent or true.
+
+A fault is there from the first reading on, or in the second one of three.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from faulty import FAULTS, LISTING_FAULTS, Reads, flat
+from faulty_machines import MACHINES, READINGS, FaultyMachine
+
+from jobtop.core.measure.collectors.process_fields import FIELDS, Presence
+
+MEMORY = "/dev/shm"  # many small writes: on a disk they take ten times as long
+# Most faults are there from the first reading on; some come and go.
+WHEN = {
+    "empty": ((0, 1, 2), (1,)),
+    "ESRCH": ((0, 1, 2), (1,)),
+    "torn": ((0, 1, 2), (1,)),
+    "ENODEV": ((1,),),
+    "huge": ((1,),),
+}
+PROBLEMS = ("EnergyError",)  # a source raises it with a reason, and has no values then
+SUMS_OF_SOME = {field.key for field in FIELDS if field.presence is Presence.SOME}
+# These say what a number belongs to: a sensor has another name then, or another sensor is the hottest.
+TELLS_WHAT = re.compile(r"/(name|type|scope|\w+_label|slaves|vendor|energy1_input)$|/class/(hwmon|thermal)\b")
+SYSFS_NUMBER = re.compile(r"/sys/(class|devices|block|bus)/")  # the kernel gives a number in one piece
+PROCESS = re.compile(r"/proc(/\d+/(stat|fd))?$")
+OTHER_FILES = {"gpu.temp", "gpu.fan"}  # they have a second file to be read from
+Steps = list[dict[tuple[str, ...], object] | str]
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """A directory that every user can enter."""
+    with tempfile.TemporaryDirectory(prefix="jobtop-tests-", dir=MEMORY if os.path.isdir(MEMORY) else None) as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
+
+
+def run(machine: FaultyMachine, reads: Reads, path: str = "", fault: str = "", faulty: tuple[int, ...] = ()) -> Steps:
+    """What a source returns in each reading, or its error; one file has a fault in some of the readings."""
+    steps: Steps = []
+    machine.advance(0)
+    with reads.faulty(path, fault) if 0 in faulty else nullcontext():
+        machine.start()
+        is_available = machine.available() is None
+    for step in range(READINGS):
+        machine.advance(step)
+        with reads.faulty(path, fault) if step in faulty else nullcontext():
+            try:
+                steps.append(flat(machine.collect()) if is_available else {})
+            except Exception as error:  # noqa: BLE001 - what the border of a source turns into its problem
+                steps.append(f"{type(error).__name__}: {error}")
+    machine.close()
+    return steps
+
+
+def differences(place: str, fault: str, found: Steps, truth: Steps) -> Iterator[str]:
+    """What is wrong in the readings with a fault."""
+    for step, (values, true) in enumerate(zip(found, truth, strict=True)):
+        before = truth[max(0, step - 1)]
+        assert isinstance(true, dict)
+        assert isinstance(before, dict)
+        if isinstance(values, str):
+            if not values.startswith(PROBLEMS):
+                yield f"reading {step}: {values}"
+        elif not TELLS_WHAT.search(place) and not (fault == "torn" and SYSFS_NUMBER.match(place)):
+            for key, value in values.items():
+                is_held = fault in WHEN and step == 1 and value == before.get(key)  # until the next reading
+                if value != true.get(key) and not is_held and not is_partial(place, key, value, true.get(key)):
+                    yield f"reading {step}: {key} is {value}, not {true.get(key)}"
+
+
+def is_partial(place: str, key: tuple[str, ...], value: object, true: object) -> bool:
+    """Whether a value is by design the sum over the processes that could be read.
+
+    A process whose `stat` cannot be read is gone; I/O, swap and open files are those of the other processes.
+    """
+    if PROCESS.search(place) or key[-1] in OTHER_FILES:
+        return True
+    if key[-1].startswith("energy.") and isinstance(value, float) and isinstance(true, float):
+        return value < true  # energy is added up, and what was used in between is missing
+    return key[-1] in SUMS_OF_SOME and isinstance(value, int) and isinstance(true, int) and 0 < value < true
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_fault_makes_values_absent_and_never_wrong(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = MACHINES[name](root)
+    reads = Reads(root, monkeypatch)
+    truth = run(machine, reads)
+    assert all(isinstance(step, dict) for step in truth), truth
+    files, directories = sorted(reads.files), sorted(filter(os.path.isdir, reads.directories))
+    wrong: list[str] = []
+    for path, faults in [(path, FAULTS) for path in files] + [(path, LISTING_FAULTS) for path in directories]:
+        for fault in faults:
+            for faulty in WHEN.get(fault, ((0, 1, 2),)):
+                place = path.removeprefix(str(root))
+                found = run(machine, reads, path, fault, faulty)
+                wrong += [f"{place}: {fault} in {faulty}: {text}" for text in differences(place, fault, found, truth)]
+    assert not wrong, "\n".join(wrong)
