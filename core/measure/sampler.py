@@ -217,8 +217,10 @@ class Sampler:
             moved, moments, moment = self.collecting.collect_jobs(due, boottime)
             samples = self._samples(beating, new + over, moments, moment)
             snapshots = [] if "snapshots" in self.without else self._snapshots(moved, now)
-            cost = time.thread_time() - began + self._outside_seconds()
-            self.cpu_seconds += cost
+            stored, self.charged_seconds = self.charged_seconds, 0.0
+            cost = time.thread_time() - began + stored
+            # Slow sources have budgets of their own: they do not make the sampler leave out samples.
+            self.cpu_seconds += cost + self.collecting.take_cost()
             self._adapt(cost / step)
             events: list[Happened] = [*self._events(due, now, boottime), *(over_event(watch) for watch in over)]
             events += self.collecting.take_events()
@@ -240,11 +242,6 @@ class Sampler:
             chosen |= rhythm.next_watches(moment)
         samples += [(key, watch.sample(moments.get(key, moment))) for key, watch in chosen.items()]
         return samples
-
-    def _outside_seconds(self) -> float:
-        """The CPU time of slow sources and of storing the samples since the last call."""
-        charged, self.charged_seconds = self.charged_seconds, 0.0
-        return charged + self.collecting.take_cost()
 
     def _enforce(self, now: float) -> list[Watch]:
         """Read the memory of jobs that have to stay below a limit, whatever it costs; return those that are killed."""

@@ -405,3 +405,17 @@ def test_an_idle_job_that_is_forgotten_has_a_sample_of_the_last_tick(fake: FakeP
     ((key, sample),) = handed[-1].samples
     assert (key, sample.values) == (seldom, watch.row)
     assert last[seldom] < sample.elapsed == watch.elapsed
+
+
+def test_the_cost_of_slow_sources_is_counted_and_makes_no_samples_rarer(
+    fake: FakeProc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    sampler = sampler_of(fake, clock, budget=0.5)
+    monkeypatch.setattr(sampler.collecting, "take_cost", lambda: 10.0)
+    sampler.watch("1", below(SHIM, boottime()), interval=1.0)
+    for _ in range(5):
+        sampler.tick()
+        clock.now += 1.0
+    assert sampler.cpu_seconds >= 50.0
+    assert (sampler.stretch, sampler.details_share) == (1.0, DETAILS_SHARE)
