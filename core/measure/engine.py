@@ -188,6 +188,7 @@ class Engine:
             possible_bytes=possible,
             unread_memfd_bytes=tree.memfd_unread_bytes,
             remarks=tuple(watch.remarks.values()),
+            last_counts=watch.last_counts,
         )
 
     def finish(self, key: str) -> None:

@@ -49,6 +49,7 @@ class Observation:
     possible_bytes: int = 0  # the most that all processes may have held together, for all that was read of them
     unread_memfd_bytes: int = 0  # that may be in open files it was not looked for in
     remarks: tuple[Remarks, ...] = ()  # of the sources
+    last_counts: Sample | None = None  # counters that were read once more at its end
 
     def of(self, job: Job) -> Job:
         """The finished record with what was seen."""
@@ -68,6 +69,8 @@ class Observation:
         metrics = {key: shape(key, spread) for key, spread in spreads.items()}
         job = replace(job, usage=replace(job.usage, samples=self.tally.samples), monitor=monitor, metrics=metrics)
         job = _with_processes(_with_memory(_with_cpu(job, spreads), spreads), spreads)
+        if self.last_counts is not None:
+            self.tally.count(self.last_counts)
         job = _with_gpus(job, spreads, self.tally.total("energy.gpu"))
         job = self._with_remarks(_with_energy(_with_totals(job, self.tally), newest))
         return self._doubted(self._with_unread(watched(job, self.over_bytes)))

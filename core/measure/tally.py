@@ -91,6 +91,11 @@ class Tally:
         if len(self._rows) > BATCH:
             self._add_up()
 
+    def count(self, sample: Sample) -> None:
+        """Add a sample to the totals alone."""
+        self._add_up()
+        self._add_totals([[value] for value in sample.values])
+
     def total(self, key: str) -> float | None:
         """How much a counter that starts at 0 has counted; one that was started again goes on from where it was."""
         self._add_up()

@@ -42,7 +42,16 @@ class Watch:
 
     __slots__ = (
         *("_counters", "_known_places", "_pick_known", "_unknown_counters", "elapsed", "guard", "has_news", "heaviest"),
-        *("idle_samples", "impossible_seconds", "interval", "interval_until", "key", "last_members", "longest_stretch"),
+        *(
+            "idle_samples",
+            "impossible_seconds",
+            "interval",
+            "interval_until",
+            "key",
+            "last_counts",
+            "last_members",
+            "longest_stretch",
+        ),
         *("next_snapshot", "parts", "process_row", "remarks", "row", "snapshot_share", "start", "target", "tree"),
     )
 
@@ -66,6 +75,7 @@ class Watch:
         self._pick_known = picker(())
         self._counters: tuple[float, ...] = ()  # the known ones of `row`
         self.elapsed = 0.0
+        self.last_counts: Sample | None = None  # of a job that has ended
         self.last_members = (0.0, 0.0)  # of the last sample that found a process: seconds elapsed, moment since boot
         self.interval_until = float("inf")  # moment since boot
         self.next_snapshot = -float("inf")
@@ -118,15 +128,22 @@ class Watch:
         return sample
 
     def last_sample(self, boottime: float) -> Sample | None:
-        """The sample of a job that has ended: counters alone; None if no source has read anything new."""
+        """The sample of a job that has ended: counters alone; None if it adds nothing to the curves.
+
+        A slow source reads before the tick that takes its values. Counters that were known in the sample before have
+        grown since that reading, so that their rate since the sample would be too high: they go to the totals alone.
+        """
         if not self.has_news:
             return None
-        before = self.row
+        before = pick_counters(self.row)
         sample = self.sample(boottime)
-        if pick_counters(before) == pick_counters(sample.values):
+        after = pick_counters(sample.values)
+        if before == after:
             return None
         values = (value if place in COUNTER_PLACES else None for place, value in enumerate(sample.values))
-        return Sample(sample.elapsed, tuple(values))
+        self.last_counts = Sample(sample.elapsed, tuple(values))
+        is_new = any(was is None and value is not None for was, value in zip(before, after, strict=True))
+        return self.last_counts if is_new else None
 
     def repeat(self, boottime: float) -> Sample:
         """A sample of an earlier moment, at which the values were still those of the last sample."""

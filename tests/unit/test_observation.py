@@ -4,11 +4,14 @@ import pytest
 
 from jobtop.cli.run.summary import summary
 from jobtop.core.measure.collectors.energy.shares import METHOD
+from jobtop.core.measure.collectors.members import Tree
 from jobtop.core.measure.observation import Observation, seen_in
 from jobtop.core.measure.tally import Tally
+from jobtop.core.measure.watch import Watch
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Job, Monitor, Sample, Status, Usage
 from jobtop.core.record import replace
+from processes import below
 from records import made_job
 from sampled import sample, steady
 
@@ -229,3 +232,25 @@ def test_a_job_that_was_attached_to_gets_no_energy_of_the_time_before() -> None:
 def with_energy(one: Sample, joules: float) -> tuple[float | int | None, ...]:
     place = JOB_COLUMNS.index("energy.cpu")
     return (*one.values[:place], joules, *one.values[place + 1 :])
+
+
+def test_counters_that_were_read_at_the_end_are_in_the_totals_and_make_no_peak() -> None:
+    curve = [sample(float(second), net_rx_bytes=second * 100, net_tx_bytes=0) for second in (1, 2, 3)]
+    seen_until = seen_in(curve)
+    done = replace(seen_until, last_counts=sample(3.05, net_rx_bytes=390, net_tx_bytes=5)).of(JOB)
+    assert (done.usage.net_rx_bytes, done.usage.net_tx_bytes) == (390, 5)
+    assert done.metrics["net.rx_bytes"]["peak"] == 100
+
+
+def test_a_job_that_has_ended_gets_a_last_sample_only_for_counters_that_are_new() -> None:
+    watch = Watch("1", below(50), Tree(50), None)
+    watch.take("network", {"net.rx_bytes": 100})
+    watch.sample(1.0)
+    watch.take("network", {"net.rx_bytes": 140})
+    assert watch.last_sample(1.1) is None
+    assert watch.last_counts is not None
+    assert watch.last_counts.values[JOB_COLUMNS.index("net.rx_bytes")] == 140
+    fresh = Watch("2", below(50), Tree(50), None)
+    fresh.sample(1.0)
+    fresh.take("network", {"net.rx_bytes": 7})
+    assert fresh.last_sample(1.1) is not None
