@@ -16,7 +16,7 @@ from jobtop.core.analysis.reasons import KERNEL_SIGNALS, Clues, ending_signal
 from jobtop.core.errors import JobtopError
 from jobtop.core.model import Job, Status
 from jobtop.core.text.terminal_text import plain_line, without_escapes
-from jobtop.store.output.logs import open_log
+from jobtop.store.output.logs import is_one_log, open_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,17 +39,21 @@ def read_clues(
     jobs: Jobs | None, paths: StatePaths, job: Job, secrets: Sequence[str] | None = None, kernel_log: str = KERNEL_LOG
 ) -> Clues:
     """Read what explains the bad end of a job; called before the store is locked to write the end."""
-    outputs = [] if job.status in (Status.TIMEOUT, Status.UNKNOWN) else read_tails(paths.job(job.id))
+    directory = paths.job(job.id)
+    by_stream = [] if job.status in (Status.TIMEOUT, Status.UNKNOWN) else read_tails(directory)
+    outputs = [lines for lines in by_stream if lines]
+    is_one = is_one_log(directory)
+    errors = by_stream[1 if is_one else 0] if by_stream else []
     named = {pid for lines in outputs for pid in child_pids(lines)}
     kernel: list[Evidence] = []
     if named or _may_be_in_kernel_log(job, outputs):
         kernel = _in_kernel_log(job, named | _known_pids(jobs, job), kernel_log)
-    return Clues(outputs, kernel, _secret_patterns() if secrets is None else secrets)
+    return Clues(outputs, errors, is_one, kernel, _secret_patterns() if secrets is None else secrets)
 
 
 def read_tails(directory: Path) -> list[list[str]]:
-    """The last lines of stderr and of stdout as a terminal shows them; without those that do not exist."""
-    return [lines for stream in (STDERR, STDOUT) if (lines := _read_tail(directory, stream))]
+    """The last lines of stderr and of stdout as a terminal shows them; none of a log that does not exist."""
+    return [_read_tail(directory, stream) for stream in (STDERR, STDOUT)]
 
 
 def _read_tail(directory: Path, stream: int) -> list[str]:

@@ -51,6 +51,7 @@ class Cause(StrEnum):
     IO_ERROR = "io_error"
     GPU_ERROR = "gpu_error"
     KILLED = "killed"
+    MESSAGE = "message"
     SIGNAL = "signal"
     TERMINAL = "closed_terminal"
     TIMEOUT = "timeout"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from jobtop.core.analysis.evidence import FINDING, MOST, Cause, Evidence, Source, clean
+from jobtop.core.analysis.last_message import last_message
 from jobtop.core.analysis.output_causes import BATCH, NOT_FOUND, Sign, best_sign, find_signs
 from jobtop.core.model import Job, Status
 from jobtop.core.procfs import signals
@@ -37,9 +38,14 @@ SIGNAL_MEANINGS = {
 
 @record
 class Clues:
-    """What was read at the end of a job: the last lines of stderr and stdout, and entries of the kernel log."""
+    """What was read at the end of a job: the last lines of stderr and stdout, and entries of the kernel log.
+
+    `errors` has the lines of stderr, or of the one log that has both streams.
+    """
 
     outputs: Sequence[Sequence[str]] = ()
+    errors: Sequence[str] = ()
+    is_one_log: bool = False
     kernel: Sequence[Evidence] = ()
     secrets: Sequence[str] = ()
 
@@ -59,6 +65,8 @@ def explained(job: Job, clues: Clues) -> Job:
     signs = _signs(job, clues)
     kernel = [seen for seen in clues.kernel if seen.kind is not Cause.IO_ERROR or _has(signs, Cause.IO_ERROR)]
     best = best_sign(signs)
+    if not _is_cause(job, best) and (message := _message(job, clues, signs)) is not None:
+        best = message
     others = [sign for sign in signs if sign is not best][-OTHERS:]
     output = [_evidence(sign, clues.secrets) for sign in ([] if best is None else [best, *others])]
     evidence = list(dict.fromkeys([*kernel, *output, *record_evidence(job)]))[:MOST]
@@ -131,6 +139,20 @@ def _signs(job: Job, clues: Clues) -> list[Sign]:
     return found
 
 
+def _is_cause(job: Job, sign: Sign | None) -> bool:
+    """Whether a sign explains the end; a script can go on after a missing command."""
+    return sign is not None and (sign.cause is not Cause.MISSING_COMMAND or job.exit_code == NOT_FOUND)
+
+
+def _message(job: Job, clues: Clues, signs: Sequence[Sign]) -> Sign | None:
+    """The last message of a job that failed by its exit code, if it is of no known kind."""
+    if job.status is not Status.FAILED or not job.exit_code or ending_signal(job) is not None:
+        return None
+    text = last_message(clues.errors, is_all=not clues.is_one_log)
+    is_known = text is None or any(sign.text == text for sign in signs)
+    return None if text is None or is_known else Sign(Cause.MESSAGE, text, len(clues.errors))
+
+
 def _has(signs: Sequence[Sign], cause: Cause) -> bool:
     return any(sign.cause is cause for sign in signs)
 
@@ -151,7 +173,7 @@ def _reason(job: Job, sign: Sign | None, kernel: Sequence[Evidence], secrets: Se
         text = f"{before}; {what}" if job.status is Status.LOST else f"{before.partition(';')[0]}: {what}"
     elif job.status is Status.LOST:
         return job.reason
-    elif sign is not None and (sign.cause is not Cause.MISSING_COMMAND or job.exit_code == NOT_FOUND):
+    elif sign is not None and _is_cause(job, sign):
         text = f"{before}: {sign.text}"
     elif crash := next((seen for seen in kernel if seen.kind in (Cause.CRASH, Cause.GPU_ERROR)), None):
         text = f"{before}: {crash.text} (kernel log)"

@@ -73,6 +73,99 @@ def test_a_missing_command_is_the_reason_only_with_the_exit_code_of_shells() -> 
     assert [seen.kind for seen in evidence_of(explained(failed(), Clues([lines])).findings)] == [Cause.MISSING_COMMAND]
 
 
+def ended_with(*lines: str, is_one_log: bool = False, **values: object) -> Job:
+    values = {"exit_code": 3, "reason": "exit code 3"} | values
+    return explained(failed(**values), Clues([lines], lines, is_one_log))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["no input files given"],
+        ["usage: train [-h] --data DATA", "train: error: the following arguments are required: --data"],
+        ["working", 'psql: error: connection to server at "db" (10.0.0.9), port 5432 failed: Connection refused'],
+        ["  0     0 --:--:-- --:--:--     0", "curl: (7) Failed to connect to 127.0.0.1 port 1 after 0 ms"],
+        ["a", "cat: x: No such file or directory"],
+        ["a", "Could not open the model"],
+        ["a", "12/40 tests failed"],
+        ["a", "ERROR: disk at 100 %: cannot go on"],
+    ],
+)
+def test_a_message_of_no_known_kind_is_the_reason(lines: list[str]) -> None:
+    job = ended_with(*lines)
+    assert job.reason == f"exit code 3: {lines[-1]}"
+    assert job.findings["evidence"] == [{"kind": "message", "text": lines[-1], "source": "output"}]
+    assert advice_of(job) == []
+
+
+@pytest.mark.parametrize(
+    "hints",
+    [["Try 'ls --help' for more information."], ["Usage: ls [OPTIONS]", "For more information, try '--help'."]],
+)
+def test_a_message_counts_more_than_the_hints_below_it(hints: list[str]) -> None:
+    assert ended_with("ls: unrecognized option '--x'", *hints).reason == "exit code 3: ls: unrecognized option '--x'"
+    assert ended_with("Usage: tool FILE").reason == "exit code 3: Usage: tool FILE"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train:  45%|####5     | 45/100 [00:03<00:04, 12.1it/s]",
+        "failed: 100%|██████████| 10/10",
+        "Downloading: 45 %",
+        "[=====>    ] error rate 3",
+        "Epoch 3/10",
+        "Password:",
+        "[sudo] password for ada: Sorry",
+        "Overwrite invalid file? [y/N] n",
+        "Remove missing files?",
+        "mysql: invalid>",
+        "INFO: stopped after an error",
+        "=====",
+        f"error: {'x' * 200}",
+    ],
+)
+def test_progress_prompts_and_long_lines_are_no_message(line: str) -> None:
+    assert ended_with(line).reason == "exit code 3"
+    assert ended_with("before", line).findings == {}
+
+
+def test_a_line_without_the_look_of_a_message_counts_only_if_standard_error_has_no_other() -> None:
+    assert ended_with("done so far", "wrote a file").reason == "exit code 3"
+    assert ended_with("done so far", "loss: 0.25").reason == "exit code 3"
+    assert ended_with("wrote a file", is_one_log=True).reason == "exit code 3"
+    assert ended_with("cp: x: Is a directory", is_one_log=True).reason == "exit code 3: cp: x: Is a directory"
+
+
+def test_a_known_cause_and_a_signal_need_no_other_message() -> None:
+    assert "Too many open" in str(ended_with("socket: Too many open files", "tool: error: stopped").reason)
+    assert ended_with("a: error: b", exit_code=143, reason="exit code 143").reason == "exit code 143"
+    assert (
+        ended_with("a: error: b", exit_code=None, signal=15, reason="killed by SIGTERM").reason == "killed by SIGTERM"
+    )
+    assert ended_with("a: error: b", status=Status.CANCELLED, reason="stopped").reason == "stopped"
+    missing = "run.sh: line 1: module: command not found"
+    assert ended_with(missing).reason == "exit code 3"
+    assert ended_with(missing, "cat: x: Is a directory").reason == "exit code 3: cat: x: Is a directory"
+
+
+def test_a_message_is_redacted_as_other_text() -> None:
+    lines = ["login failed with --password hunter2"]
+    assert "hunter2" not in str(explained(failed(), Clues([lines], lines)).reason)
+
+
+def test_only_standard_error_and_a_log_of_both_streams_have_messages(paths: StatePaths) -> None:
+    job = failed()
+    directory = paths.job(job.id)
+    directory.mkdir(parents=True)
+    (directory / "stdout.log").write_text("a: error: b\n")
+    assert explained(job, read_clues(None, paths, job, ())).reason == "exit code 1: a: error: b"
+    (directory / "stderr.log").write_text("")
+    assert explained(job, read_clues(None, paths, job, ())).reason == "exit code 1"
+    (directory / "stderr.log").write_text("\nno input\n")
+    assert explained(job, read_clues(None, paths, job, ())).reason == "exit code 1: no input"
+
+
 def test_standard_error_counts_more_than_standard_output() -> None:
     job = explained(failed(), Clues([["socket: Too many open files"], [DISK_FULL]]))
     assert "Too many open files" in str(job.reason)
@@ -100,7 +193,7 @@ def test_counted_oom_kills_keep_their_words_and_the_kernel_log_is_evidence() -> 
 
 def test_a_lost_job_keeps_its_words_and_gets_those_of_the_kernel() -> None:
     job = made_job(status=Status.LOST, exit_code=None, reason="jobtop's supervisor died; exit status unknown")
-    job = explained(job, Clues([[DISK_FULL]], [OOM]))
+    job = explained(job, Clues([[DISK_FULL]], kernel=[OOM]))
     assert job.reason == "jobtop's supervisor died; exit status unknown; the kernel's OOM killer (kernel log)"
     assert {entry["kind"] for entry in job.findings["evidence"]} == {"out_of_memory", "disk_full"}
 
