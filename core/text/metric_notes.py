@@ -22,6 +22,11 @@ NET_OF_JOB = Note(
     LINUX,
     "within 2 %; UDP and sockets that were not seen are missing: `incomplete` says so",
 )
+NET_PACKETS_OF_JOB = Note(
+    "counters of its own network namespace; else the segments of its TCP sockets (sock_diag)",
+    LINUX,
+    "packets of a namespace are exact; else TCP segments alone, of sockets that were seen",
+)
 NAMESPACE_ALONE = Note("counters of its own network namespace", LINUX, "exact; absent without its own namespace")
 CGROUP_V2 = "absent without a cgroup of its own"
 DISKS = Note("`/proc/diskstats`; psutil elsewhere", ALL, KERNEL)
@@ -60,6 +65,7 @@ NOTES: dict[Scope, dict[str, Note]] = {
         "proc.forks_denied": Note("`pids.events`", LINUX, f"{KERNEL}; {CGROUP_V2}"),
         "proc.*": Note("the process table", LINUX, "exact at the moment of the sample"),
         "net.*_bytes": NET_OF_JOB,
+        "net.*_packets": NET_PACKETS_OF_JOB,
         "net.*": NAMESPACE_ALONE,
         "gpu.util": Note(
             "NVML and DRM `fdinfo`, by pid", LINUX, "as the driver counts; absent with MIG; 100 is one GPU"
