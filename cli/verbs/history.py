@@ -132,4 +132,7 @@ def empty_message(app: App, query: Query, is_last_page: bool = False) -> str:
         return f"No more matching jobs in {place}."
     if query == Query(sort=query.sort, reverse=query.reverse, limit=query.limit):
         return f"No jobs in {place}. To record one: jobtop run -- COMMAND"
-    return f"No matching jobs in {place}; jobtop history --all lists all."
+    conditions = () if query.filter is None else query.filter.conditions
+    by_energy = any(field == "energy" for condition in conditions for field, _ in condition.parts)
+    measured = " The filter energy compares measured energy, not estimates." if by_energy else ""
+    return f"No matching jobs in {place}; jobtop history --all lists all.{measured}"

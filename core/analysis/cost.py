@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 JOULES_PER_KWH = 3.6e6
 HOUR = 3600.0
+ESTIMATE_REMEDY = "set cost.watts_per_core for an estimate"
 GIB = 1024**3
 # The columns of the table of jobs that a cost is made of, in the order of the fields of `Used`.
 COST_COLUMNS = (
@@ -201,7 +202,8 @@ def _money(
         parts.append(("duration", _gpu_hours(used, hours), prices.gpu_hour, "GPU-hour"))
     unknown = [what for what, amount, _, _ in parts if amount is None]
     if unknown:
-        return None, None, f"its {' and '.join(dict.fromkeys(unknown))} is not known"
+        remedy = f" ({ESTIMATE_REMEDY})" if "energy" in unknown and used.cpu_seconds is not None else ""
+        return None, None, f"its {' and '.join(dict.fromkeys(unknown))} is not known{remedy}"
     method = " + ".join(f"{format_amount(amount)} {unit} × {price:g}" for _, amount, price, unit in parts if amount)
     return sum((amount or 0.0) * price for _, amount, price, _ in parts), method or None, None
 

@@ -101,6 +101,14 @@ def test_a_sum_with_an_unknown_part_is_not_known_and_says_why(job: Job, prices: 
     assert str(cost_line(cost)).startswith("not known: ")
 
 
+def test_without_energy_the_problem_names_the_estimate() -> None:
+    assert cost_of(JOB, Prices(kwh=0.3)).problem == (
+        "its energy is not known (set cost.watts_per_core for an estimate)"
+    )
+    no_cpu_time = replace(JOB, usage=Usage())
+    assert cost_of(no_cpu_time, Prices(kwh=0.3)).problem == "its energy is not known"
+
+
 def prices_with(*sets: str, text: str = "", home: Path) -> Prices:
     directory = home / "config/jobtop"
     directory.mkdir(parents=True, exist_ok=True)
