@@ -6,7 +6,7 @@ from datetime import datetime
 
 from jobtop.cli.app import App
 from jobtop.core.clock import local
-from jobtop.core.errors import UsageError
+from jobtop.core.errors import UsageError, did_you_mean
 from jobtop.core.metrics import DEVICE_SCOPES, Scope
 from jobtop.core.record import record
 from jobtop.core.units import format_duration, printable
@@ -16,7 +16,9 @@ from jobtop.store.samples.machine import MachineRecord, Owner
 ALL = "all"
 DEFAULT_SECONDS = 3600.0
 MOST_NAMED = 12  # devices of a kind in a message
-HOST_IS_SAMPLED = "the host is sampled while jobtop runs or monitors a job"
+NAME_LIKENESS = 0.75  # of a device that was meant; short names are alike by chance
+HOST_IS_SAMPLED = "the host is sampled while jobtop runs or monitors a job, after its first five seconds"
+IN_WORDS = {Scope.GPU: "GPU", Scope.NUMA: "NUMA node", Scope.PACKAGE: "package with a counter of energy"}
 
 
 @record
@@ -60,9 +62,17 @@ def _named(word: str, devices: Sequence[Chosen]) -> list[Chosen]:
         if len(kinds) > 1:
             meant = " or ".join(f"{kind}:{word}" for kind in kinds)
             raise UsageError(f'--device: "{printable(word)}" is several devices: {meant}?')
+    if not found and word in DEVICE_SCOPES and devices:
+        kind_words = IN_WORDS.get(Scope(word), word)
+        raise UsageError(f"--device: this machine has no {kind_words} that is sampled; {_listed(devices)}")
     if not found:
-        raise UsageError(f'--device: no device "{printable(word)}" was sampled; {_listed(devices)}')
+        meant = did_you_mean(word, (*DEVICE_SCOPES, *(_name(chosen) for chosen in devices), ALL), NAME_LIKENESS)
+        raise UsageError(f'--device: no device "{printable(word)}" was sampled{meant}; {_listed(devices)}')
     return found
+
+
+def _name(chosen: Chosen) -> str:
+    return "" if chosen.owner.device is None else printable(chosen.owner.device.name)
 
 
 def _listed(devices: Sequence[Chosen]) -> str:
@@ -97,7 +107,10 @@ def start_of(app: App, since: float | datetime | None) -> float:
 
 
 def warn_if_empty(app: App, chosen: Sequence[Chosen], start: float) -> None:
-    """Warn that there are no samples since a time: when the last one was taken, and how to get more."""
+    """Warn that there are no samples since a time: that it is in the future, or when the last one was taken, and how to get more."""
+    if start > time.time():
+        app.warn(f"no samples: --since {local(start)} is in the future")
+        return
     newest = [at for machine in {item.machine for item in chosen} if (at := machine.newest_at()) is not None]
     last = f"the last one is of {local(max(newest))}" if newest else "there is none at all"
     ago = format_duration(max(0.0, time.time() - start))

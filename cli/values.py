@@ -62,12 +62,12 @@ class PastMoment(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 class LastOrSince(Duration):
-    """The last part of a time, such as 5m, in seconds; or the time since a date, as a datetime."""
+    """The last part of a time, such as 5m, in seconds; or the time since a day or a moment, as a datetime."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         from datetime import UTC, datetime
 
-        if not isinstance(value, str) or not value[:4].isdecimal() or "-" not in value:
+        if not isinstance(value, str) or (value[:1].isdecimal() and "-" not in value and ":" not in value):
             return super().convert(value, param, ctx)
         return datetime.fromtimestamp(PastMoment().convert(value, param, ctx), UTC)
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 LATENCY = Metric(
     "disk.latency", "mean time of an operation of the disk", Unit.SECONDS, Kind.GAUGE, (Scope.DISK,), MetricFold.NONE
 )
+MOST_KEYS = 6  # in a message
+KEY_LIKENESS = 0.75  # of a key that was meant; many keys begin alike
 LATENCY_PARTS = ("disk.read_time", "disk.write_time", "disk.read_ops", "disk.write_ops")
 
 
@@ -84,13 +86,21 @@ def latency(rates: Mapping[str, Number | None]) -> float | None:
     return (known[0] + known[1]) / operations if operations > 0 else None
 
 
+def _meant(key: str, known: Iterable[str]) -> str:
+    """Return the key of this owner that was meant, else some of those that it has."""
+    names = sorted(known)
+    same_group = [name for name in names if name.partition(".")[0] == key.partition(".")[0]]
+    some = ", ".join((same_group or names)[:MOST_KEYS])
+    return did_you_mean(key, names, KEY_LIKENESS) or f" (it has {some}{', …' if len(names) > MOST_KEYS else ''})"
+
+
 def machine_metrics(scopes: Sequence[Scope], keys: Sequence[str]) -> tuple[Metric, ...]:
     """Return the catalogue rows of these keys; BadValue if neither the host nor the chosen devices have such a one."""
     known = {metric.key for scope in scopes for metric in metrics_of(scope)}
     for key in keys:
         if key not in known:
             owners = " or ".join(scope.value for scope in scopes)
-            raise BadValue(f'{owners} has no metric "{printable(key)}"{did_you_mean(key, known)}')
+            raise BadValue(f'{owners} has no metric "{printable(key)}"{_meant(key, known)}')
     return tuple(find_metric(key) for key in dict.fromkeys(keys))
 
 

@@ -93,6 +93,17 @@ def test_all_devices_are_grouped_by_kind_and_sorted_by_number(recorded: Path) ->
     assert re.search(r"coretemp Package id 0 +61\.5 °C +–$", text, re.MULTILINE)
 
 
+@pytest.mark.parametrize("verb", ["metrics", "plot"])
+def test_a_time_in_the_future_has_no_samples_and_is_named(recorded: Path, verb: str) -> None:
+    answer = call(verb, "--host", "--since", "2999-01-02")
+    assert (answer.returncode, answer.stderr.count("\n")) == (0, 1)
+    assert "2999-01-02 00:00:00 is in the future" in answer.stderr
+
+
+def test_samples_since_a_day_are_printed(recorded: Path) -> None:
+    assert len(lines("--since", "yesterday")) == 5
+
+
 def test_csv_has_the_keys_of_the_chosen_kinds(recorded: Path) -> None:
     text = call("metrics", "--host", "--device", "disk:sda", "--device", "battery", "--format", "csv").stdout
     assert text.startswith("timestamp,elapsed,host,kind,name,")
@@ -119,6 +130,12 @@ def test_metrics_can_be_chosen_and_a_counter_comes_with_its_rate(recorded: Path)
     [
         (("metrics", "--host", "--device", "sdz"), "sda"),
         (("metrics", "--host", "--device", "gpu"), "coretemp Package id 0"),
+        (("metrics", "--host", "--device", "gpu"), "this machine has no GPU that is sampled"),
+        (("metrics", "--host", "--device", "disks"), '(did you mean "disk"?)'),
+        (("metrics", "--host", "--metric", "cpu.user"), "(it has cpu.iowait, cpu.percent, "),
+        (("metrics", "--host", "--metric", "mem.usd"), '(did you mean "mem.used"?)'),
+        (("metrics", "--host", "--since", "tomorrow"), "neither a duration such as 7d, a day such as today"),
+        (("metrics", "--host", "--since", "14:30"), "neither a duration such as 7d, a day such as today"),
         (("metrics", "--host", "--device", "0"), "core:0 or numa:0"),
         (("metrics", "--host", "--device", ""), "sda"),
         (("metrics", "--host", "--device", "disk:"), "sda"),
