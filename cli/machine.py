@@ -107,7 +107,7 @@ def start_of(app: App, since: float | datetime | None) -> float:
 
 
 def warn_if_empty(app: App, chosen: Sequence[Chosen], start: float) -> None:
-    """Warn that there are no samples since a time: that it is in the future, or when the last one was taken, and how to get more."""
+    """Warn that there are no samples: the time is in the future, or when the last one was taken and how to get more."""
     if start > time.time():
         app.warn(f"no samples: --since {local(start)} is in the future")
         return

@@ -41,7 +41,8 @@ COLUMNS = (
 def selftest(app: App, names: tuple[str, ...], listing: bool, style: str) -> int:
     """Run loads of known cost, and compare that cost with what jobtop measures.
 
-    Takes about half a minute, on a busy machine some minutes, and does not touch your history. The exit code is 1 if a number is wrong.
+    Takes about half a minute, on a busy machine some minutes, and does not touch your history.
+    The exit code is 1 if a number is wrong.
     """
     cases = select_cases(names)
     if listing:
