@@ -213,6 +213,7 @@ class Sampler:
             details_seconds = details_cores * step
             self.collecting.processes.details_seconds = details_seconds
             self.collecting.processes.details_cores = details_cores
+            self.collecting.processes.budget_cores = self.budget
             self._thread_budget.earn(THREADS_SHARE * details_seconds)
             moved, moments, moment = self.collecting.collect_jobs(due, boottime)
             samples = self._samples(beating, new + over, moments, moment)

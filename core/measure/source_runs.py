@@ -243,6 +243,11 @@ class DeferredSource:
         assert self._source is not None
         return self._source.collect(jobs)
 
+    def conclude(self, key: str, jobs: Jobs) -> Readings | None:
+        """What the source reads of a job that has ended; None if it reads nothing then."""
+        conclude: Callable[[str, Jobs], Readings | None] | None = getattr(self._source, "conclude", None)
+        return None if conclude is None else conclude(key, jobs)
+
     def forget(self, key: str) -> None:
         if self._source is not None:
             self._source.forget(key)

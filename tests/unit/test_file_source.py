@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobtop.core.measure.collectors.files import source as file_source
-from jobtop.core.measure.collectors.files.source import KEPT, MOST_DESCRIPTORS, FileSource
+from jobtop.core.measure.collectors.files.source import FEW_IN_ALL, KEPT, MOST_DESCRIPTORS, FileSource
 from jobtop.core.measure.collectors.members import Member, Tree
 from jobtop.core.measure.collectors.process_source import JobProcesses, ProcessSource
 from jobtop.core.measure.collectors.processes import ProcessTable
@@ -160,12 +161,57 @@ def test_while_the_sampling_budget_is_used_up_less_is_read(stage: Stage, monkeyp
     monkeypatch.setattr(time, "thread_time", lambda: next(spent) * 0.005)
     listed: list[int] = []
     monkeypatch.setattr(file_source, "list_descriptors", noting(listed))
-    stage.processes.details_cores = 0.0
-    for pid in range(10, 20):
+    stage.processes.details_cores, stage.processes.budget_cores = 0.0, 0.01
+    for pid in range(10, 10 + FEW_IN_ALL + 1):
         stage.process(pid, 1)
     for _ in range(5):
         stage.read_after(30)
     assert len(listed) == 2  # what was saved up before
+
+
+def read_positions(stage: Stage, monkeypatch: pytest.MonkeyPatch, reading_seconds: float) -> int:
+    """How much of a slow, steady read of ten seconds was seen, if each reading costs so much CPU time."""
+    spent = 0.0
+
+    def list_one(pid: int, _: str) -> tuple[list[int], int | None]:
+        nonlocal spent
+        spent += reading_seconds
+        return [3] if pid == 10 else [], None
+
+    monkeypatch.setattr(time, "thread_time", lambda: spent)
+    monkeypatch.setattr(file_source, "list_descriptors", list_one)
+    stage.proc.open(10, 3, stage.file("data", 60 * MIB))
+    found: list[dict[str, object]] = []
+    for step in range(1, 40):
+        position = step * 60 * MIB // 40
+        stage.proc.at(10, 3, position)
+        stage.ran(10, position)
+        # The thread of a source is never called at exactly the same distance.
+        found = stage.read_after(0.249 if step % 2 else 0.251)
+    return int(str(found[0]["read_bytes"]))
+
+
+@pytest.mark.parametrize("details_cores", [0.003, 0.0003, None], ids=["calm", "budget used up", "first tick"])
+def test_a_slow_steady_read_of_a_small_job_is_seen_to_its_end(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, details_cores: float | None
+) -> None:
+    stage.process(10)
+    stage.processes.details_cores = details_cores
+    stage.processes.budget_cores = None if details_cores is None else 0.01
+    assert read_positions(stage, monkeypatch, 0.0007) >= 58 * MIB  # four readings a second cost 0.0028 of a core
+
+
+def test_a_small_sampling_budget_holds_for_a_small_job_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.process(10)
+    stage.processes.budget_cores = 0.0001
+    listed: list[int] = []
+    monkeypatch.setattr(file_source, "list_descriptors", noting(listed))
+    spent = iter(range(1000))
+    monkeypatch.setattr(time, "thread_time", lambda: next(spent) * 0.005)
+    for reading in range(1, 6):
+        stage.ran(10, reading)
+        stage.read_after(1)
+    assert len(listed) == 1
 
 
 def test_a_process_of_another_user_is_asked_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,6 +287,38 @@ def test_a_token_in_a_path_is_hidden(stage: Stage) -> None:
     stage.proc.open(10, 3, stage.file("ghp_0123456789abcdef0123", 100), 100)
     (found,) = stage.read_after(0.3)
     assert str(found["path"]).endswith("/***")
+
+
+def sizes_at_the_end(stage: Stage) -> list[object]:
+    readings = stage.source.conclude(KEY, stage.jobs)
+    assert readings is not None
+    return [file["size_bytes"] for file in readings.remarks[KEY].findings["files"]]
+
+
+def test_at_the_end_a_written_file_has_its_last_size(stage: Stage) -> None:
+    stage.process(10, 0, 500)
+    out = stage.file("out", 500)
+    stage.proc.open(10, 3, out, 500, os.O_WRONLY)
+    assert stage.source.conclude(KEY, stage.jobs) is None, "nothing was read yet"
+    stage.read_after(0.3)
+    os.truncate(out, 900)
+    assert sizes_at_the_end(stage) == [900]
+    out.rename(stage.directory / "renamed")
+    assert sizes_at_the_end(stage) == [500]
+    stage.file("out", 7)
+    assert sizes_at_the_end(stage) == [500], "another file has the path"
+
+
+def test_a_file_system_that_does_not_answer_does_not_delay_the_end(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.process(10, 0, 500)
+    stage.proc.open(10, 3, stage.file("out", 500), 500, os.O_WRONLY)
+    stage.read_after(0.3)
+    answer = threading.Event()
+    monkeypatch.setattr(file_source, "size_of_same", lambda _: 900 if answer.wait(10) else None)
+    assert sizes_at_the_end(stage) == [500]
+    answer.set()
 
 
 class SlowSource:

@@ -53,6 +53,7 @@ class ProcessSource:
         self.table, self.without = table, without
         self.details_seconds = 0.0
         self.details_cores: float | None = None  # the same per second; None before the first tick
+        self.budget_cores: float | None = None  # what all sampling may cost; None before the first tick
         self.jobs: dict[str, JobProcesses] = {}
         self._due: Jobs | None = None
         self._due_trees: dict[Tree, tuple[str, JobProcesses]] = {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import threading
 import time
 
 from jobtop.core.clock import BOOTTIME
@@ -36,8 +38,11 @@ if TYPE_CHECKING:
 NAME = "files"
 FIRST_SECONDS, CALM_SECONDS = 0.25, 1.0  # between calls: while a job is young, and else
 AGES = ((10.0, 0.25), (60.0, 1.0), (float("inf"), 10.0))  # until this age of a job, its files are read so often
-MOST_CORES = 0.0007  # of a core, for all jobs together …
-DETAILS_SHARE = 0.25  # … and of what expensive files may cost: less while the sampling budget is used up
+SLACK_SECONDS = 0.05  # a job that is due so soon is read now: a call that comes a little early is no lost turn
+FEW_IN_ALL, FEW_CORES = 64, 0.003  # all jobs together have so few processes: they may cost so much of a core …
+MOST_CORES = 0.0007  # … and more processes so much: each reading of them is expensive
+FEW_SHARE = 0.3  # of the sampling budget, for few processes, also while it is used up
+DETAILS_SHARE = 0.25  # of what expensive files may cost, for more: less while the sampling budget is used up
 MOST_CREDIT_SECONDS = 0.01  # that may be saved up for a large job
 MOST_DESCRIPTORS = 256  # of one process in one reading; the others come in the next ones
 MAPS_SECONDS, FIRST_MAPS_SECONDS = 10.0, 1.0  # between readings of mapped files, and until the first
@@ -46,13 +51,14 @@ KEPT = 20  # files in the record
 MOST_FILES = 1000  # that are remembered of a job; beyond that, the smaller half is forgotten
 LARGE_BYTES = 1 << 20  # a file of this size is kept too if it was open and its position never moved
 LEAST_SHARE = 0.001  # of the bytes of the file that was read or written most
+LAST_SECONDS = 0.05  # that the end of a job waits for the sizes of its files: a network file system may not answer
 FEW_PROCESSES = 32  # of a young job: new ones are looked for in each reading
 
 
 class JobFiles:
     """What was seen of the files of one job, and when it is due again."""
 
-    __slots__ = ("cursors", "denied", "due", "maps_due", "paths", "progress", "seen", "version")
+    __slots__ = ("cursors", "denied", "due", "kept", "maps_due", "paths", "progress", "seen", "version")
 
     def __init__(self) -> None:
         self.progress = Progress()
@@ -63,6 +69,7 @@ class JobFiles:
         self.cursors: dict[int, int] = {}  # the next descriptor of a process that has very many
         self.denied: set[int] = set()
         self.paths: dict[str, str] = {}  # as they are shown
+        self.kept: list[tuple[Descriptor, dict[str, object]]] = []  # the files in the record
 
 
 class FileSource:
@@ -94,9 +101,7 @@ class FileSource:
     def collect(self, jobs: Jobs) -> Readings:
         """Read the jobs that are due, as far as the budget goes; what is known of all is in the remarks."""
         now = self._clock()
-        details_cores = self._processes.details_cores
-        cores = MOST_CORES if details_cores is None else min(MOST_CORES, DETAILS_SHARE * details_cores)
-        earned = cores * max(0.0, now - self._called_at)
+        earned = self._cores() * max(0.0, now - self._called_at)
         self._credit_seconds = min(self._credit_seconds + earned, MOST_CREDIT_SECONDS)
         self._called_at = now
         is_young = False
@@ -106,7 +111,7 @@ class FileSource:
             if job is None:
                 job = self._jobs[key] = JobFiles()
             is_young = is_young or now - target.start_boottime < AGES[0][0]
-            if now >= job.due:
+            if now >= job.due - SLACK_SECONDS:
                 due.append((job.due, key))
         self.interval_seconds = FIRST_SECONDS if is_young else CALM_SECONDS
         for _, key in sorted(due):
@@ -114,6 +119,34 @@ class FileSource:
                 break
             self._read_job(key, jobs[key], self._jobs[key], now)
         return Readings(remarks=dict(self._remarks))
+
+    def conclude(self, key: str, jobs: Jobs) -> Readings | None:
+        """The files of a job that has ended, with the size that they have now; other threads call it."""
+        job = self._jobs.get(key)
+        if job is None or not job.kept:
+            return None
+        kept, sizes = job.kept, dict[int, int | None]()
+
+        def ask() -> None:
+            for place, (found, _) in enumerate(kept):
+                sizes[place] = size_of_same(found)
+
+        asking = threading.Thread(target=ask, name="jobtop-file-sizes", daemon=True)
+        asking.start()
+        asking.join(LAST_SECONDS)
+        known = {place: size for place, size in dict(sizes).items() if size is not None}
+        files = [
+            file | ({"size_bytes": known[place]} if place in known else {}) for place, (_, file) in enumerate(kept)
+        ]
+        return Readings(remarks={key: Remarks(findings={NAME: files})})
+
+    def _cores(self) -> float:
+        """The share of a core that reading may cost now: a few processes are read as often as is promised."""
+        processes = self._processes
+        if sum(len(job.tree.members) for job in list(processes.jobs.values())) <= FEW_IN_ALL:
+            return FEW_CORES if processes.budget_cores is None else min(FEW_CORES, FEW_SHARE * processes.budget_cores)
+        details_cores = processes.details_cores
+        return MOST_CORES if details_cores is None else min(MOST_CORES, DETAILS_SHARE * details_cores)
 
     def forget(self, key: str) -> None:
         """Forget a job."""
@@ -231,7 +264,19 @@ class FileSource:
         if progress.files:
             kept = files_to_keep(progress.files.values())
             if kept:
-                self._remarks[key] = Remarks(findings={NAME: [finding(totals, job.paths) for totals in kept]})
+                job.kept = [(totals.descriptor, finding(totals, job.paths)) for totals in kept]
+                self._remarks[key] = Remarks(findings={NAME: [file for _, file in job.kept]})
+
+
+def size_of_same(descriptor: Descriptor) -> int | None:
+    """The size of a regular file now; None if its path is gone, or is another file by now."""
+    if descriptor.is_device or descriptor.is_deleted or descriptor.position is None:
+        return None
+    try:
+        found = os.stat(descriptor.path)
+    except OSError:
+        return None
+    return found.st_size if (found.st_dev, found.st_ino) == descriptor.file else None
 
 
 def weight(totals: FileTotals) -> int:
