@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 
@@ -65,7 +66,7 @@ def _from_output(job: Job, evidence: Sequence[Evidence]) -> Iterator[str]:
         subject = shlex.quote(seen.subject) if seen.subject else None
         match seen.kind:
             case Cause.DISK_FULL:
-                yield f"free some space; this shows how full it is: df -h {subject or shlex.quote(job.cwd)}"
+                yield _more_space(job, seen.subject)
             case Cause.QUOTA:
                 yield "free some of your space there; this shows your quota: quota -s (Lustre: lfs quota)"
             case Cause.OPEN_FILES:
@@ -89,6 +90,14 @@ def _from_output(job: Job, evidence: Sequence[Evidence]) -> Iterator[str]:
                 yield f"install {subject}, or set PATH: jobtop rerun {job.id[:8]} --env PATH=DIRECTORY:$PATH"
             case Cause.MISSING_LIBRARY if subject:
                 yield f"find {subject} and name its directory: --env LD_LIBRARY_PATH=DIRECTORY (or load its module)"
+
+
+def _more_space(job: Job, path: str | None) -> str:
+    """The path is the one in the message; where a job wrote is not recorded, so that it is not guessed."""
+    if not path:
+        return "free space where it writes, or write elsewhere"
+    place = os.path.normpath(os.path.join(job.cwd, path))
+    return f"free some space; this shows how full it is: df -h {shlex.quote(place)}"
 
 
 def _more_batch_memory(job: Job) -> Iterator[str]:

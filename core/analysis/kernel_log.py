@@ -20,6 +20,11 @@ _OOM_KILLED = re.compile(
 )
 _RSS = re.compile(r"anon-rss:(\d+)kB")
 _SEGFAULT = re.compile(r"^.*?\[(?P<pid>\d+)\]: (?P<what>segfault at .*?)(?: likely on .*)?$")
+_FAULT = re.compile(r"^segfault at (?P<address>[0-9a-f]+) ip .*? error (?P<error>[0-9a-f]+)(?= in |$)")
+_TRAPPED = re.compile(r"^(?:trap )?(?P<name>\D+?) ip:[0-9a-f]+ ")
+_OBJECT = re.compile(r" error[: ][0-9a-f]+ in (?P<name>.+?)\[[0-9a-f]+[+,]")
+# Bits of the error code of a page fault, which the kernel writes in hexadecimal digits.
+_WRITE, _EXECUTE = 0x2, 0x10
 _TRAP = re.compile(r"^traps: .*?\[(?P<pid>\d+)\] (?P<what>(?:trap )?.*)$")
 _GPU = re.compile(r"^NVRM: (?P<what>Xid .*pid='?(?P<pid>\d+).*)$")
 _STORAGE = re.compile(r"I/O error,? (?:on )?dev|(?:EXT4|XFS|BTRFS)\S* .*error|nfs: server .* not responding")
@@ -70,6 +75,18 @@ def _of_process(message: str, pids: Collection[int]) -> Evidence | None:
         if (found := expression.match(message)) is not None and int(found["pid"]) in pids:
             return _evidence(cause, found["what"], found["pid"])
     return None
+
+
+def crash_text(text: str) -> str | None:
+    """What a crash was, without registers: `read address 0, in libc.so.6`; None if the text has another form."""
+    found = _OBJECT.search(text)
+    place = f", in {found['name']}" if found is not None else ""
+    if (fault := _FAULT.match(text)) is not None:
+        error, address = int(fault["error"], 16), int(fault["address"], 16)
+        did = "execute" if error & _EXECUTE else "write" if error & _WRITE else "read"
+        return f"{did} address {address and hex(address)}{place}"
+    trap = _TRAPPED.match(text)
+    return None if trap is None else f"{trap['name']}{place}"
 
 
 def _of_storage(message: str) -> Evidence | None:

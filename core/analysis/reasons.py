@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from jobtop.core.analysis.evidence import FINDING, MOST, Cause, Evidence, Source, clean
+from jobtop.core.analysis.kernel_log import crash_text
 from jobtop.core.analysis.last_message import last_message
 from jobtop.core.analysis.output_causes import BATCH, NOT_FOUND, Sign, best_sign, find_signs
 from jobtop.core.model import Job, Status
@@ -176,7 +177,7 @@ def _reason(job: Job, sign: Sign | None, kernel: Sequence[Evidence], secrets: Se
     elif sign is not None and _is_cause(job, sign):
         text = f"{before}: {sign.text}"
     elif crash := next((seen for seen in kernel if seen.kind in (Cause.CRASH, Cause.GPU_ERROR)), None):
-        text = f"{before}: {crash.text} (kernel log)"
+        text = f"{before}: {crash_text(crash.text) or f'{crash.text} (kernel log)'}"
     else:
         return job.reason
     return clean(text, secrets, LONGEST_REASON)

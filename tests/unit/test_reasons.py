@@ -1,6 +1,7 @@
 """Why a job ended, in its record: one clean line in `reason`, the evidence in `findings`, the advice with an amount."""
 
 import json
+import shlex
 import time
 from pathlib import Path
 
@@ -37,6 +38,57 @@ def test_the_reason_names_the_cause_and_the_findings_have_the_evidence() -> None
     assert json.dumps(job.findings)
     (advice,) = advice_of(job)
     assert "df -h /data/x" in advice
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("dd: error writing 'tiny/y': No space left on device", "/work dir/tiny/y"),
+        ("dd: error writing ‘tiny/y’: No space left on device", "/work dir/tiny/y"),
+        ("OSError: [Errno 28] No space left on device: 'tiny/y'", "/work dir/tiny/y"),
+        ("OSError: [Errno 28] No space left on device: '/a/x' -> '/b/y'", "/b/y"),
+        ("tee: ../out/y: No space left on device", "/out/y"),
+        ('rsync: write failed on "/data/y": No space left on device (28)', "/data/y"),
+    ],
+)
+def test_a_full_disk_is_the_one_that_the_message_names(line: str, path: str) -> None:
+    (advice,) = advice_of(explained(failed(cwd="/work dir"), Clues([[line]])))
+    assert advice.endswith(f": df -h {shlex.quote(path)}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "OSError: [Errno 28] No space left on device",
+        "cat: write error: No space left on device",
+        "run.sh: line 3: echo: write error: No space left on device",
+    ],
+)
+def test_a_full_disk_that_no_message_names_is_not_guessed(line: str) -> None:
+    assert advice_of(explained(failed(), Clues([[line]]))) == ["free space where it writes, or write elsewhere"]
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "segfault at 0 ip 00007f9e sp 00007ffc error 4 in libc.so.6[167ad8,7f9e+155000]",
+            "read address 0, in libc.so.6",
+        ),
+        ("segfault at 7f10 ip 00007f9e sp 00007ffc error 6 in my app[1000+1000]", "write address 0x7f10, in my app"),
+        ("segfault at 10 ip 00000010 sp 00007ffc error 14", "execute address 0x10"),
+        ("segfault at 10 ip 00000010 sp 00007ffc error 15 in a[1,2+3]", "execute address 0x10, in a"),
+        ("trap invalid opcode ip:401136 sp:7ffd error:0 in prog[401000+1000]", "invalid opcode, in prog"),
+        ("general protection fault ip:40 sp:7f error:0 in libc.so.6[2,4+1]", "general protection fault, in libc.so.6"),
+        ("something new", "something new (kernel log)"),
+    ],
+)
+def test_a_crash_is_told_without_the_registers_which_are_in_the_evidence(said: str, shown: str) -> None:
+    crash = Evidence(Cause.CRASH, said, Source.KERNEL_LOG, "7")
+    job = failed(exit_code=None, signal=11, reason="killed by SIGSEGV")
+    job = explained(job, Clues(kernel=[crash]))
+    assert job.reason == f"killed by SIGSEGV: {shown}"
+    assert job.findings["evidence"][0]["text"] == said
 
 
 @pytest.mark.parametrize("status", [Status.SUCCESS, Status.TIMEOUT, Status.ERROR])
