@@ -56,7 +56,7 @@ def traceback_of(*lines: str, file: str = "/home/ada/train.py", prefix: str = ""
         ),
         ("cp: error writing '/data/x': No space left on device", Cause.DISK_FULL, "/data/x"),
         ("OSError: [Errno 28] No space left on device: '/data/x'", Cause.DISK_FULL, "/data/x"),
-        ("cp: error writing 'x': Disk quota exceeded", Cause.QUOTA, "/data/x"),
+        ("cp: error writing 'x': Disk quota exceeded", Cause.QUOTA, None),
         ("sh: 1: Cannot fork", Cause.PROCESSES, None),
         ("bash: fork: retry: Resource temporarily unavailable", Cause.PROCESSES, None),
         ("RuntimeError: can't start new thread", Cause.PROCESSES, None),
