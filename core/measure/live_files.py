@@ -8,6 +8,7 @@ import time
 
 from jobtop.core.measure.collectors.files.progress import FileTotals, ProcessFiles, Progress
 from jobtop.core.measure.collectors.files.reading import (
+    BOTH,
     is_data,
     list_descriptors,
     read_counters,
@@ -87,7 +88,7 @@ class FileReader:
         self._proc, self._clock = proc, clock
         self._list_pids = list_pids or self._members
         self.progress = Progress()
-        self._before: tuple[float, dict[FileId, tuple[int, int]]] | None = None
+        self._before: tuple[float, dict[FileId, tuple[int, int, int]]] | None = None
 
     def read(self) -> LiveFiles:
         """What is open now; a process or file that vanishes meanwhile is left out."""
@@ -104,7 +105,8 @@ class FileReader:
         now = (began + self._clock()) / 2
         lines = list(self._lines(processes, now))
         lines += self._mapped(processes, {line.path for line in lines})
-        self._before = now, {file: (t.read_bytes, t.written_bytes) for file, t in self.progress.files.items()}
+        totals = self.progress.files.items()
+        self._before = now, {file: (t.read_bytes, t.written_bytes, t.unknown_bytes) for file, t in totals}
         lines.sort(key=lambda line: (-line.rate, -(line.size_bytes or 0), line.path))
         return LiveFiles(tuple(lines), len(pids), denied, why)
 
@@ -140,11 +142,14 @@ class FileReader:
 
     def _line(self, totals: FileTotals, pids: list[int], now: float) -> FileLine:
         descriptor = totals.descriptor
+        is_both = descriptor.mode == BOTH
         read_rate = write_rate = left = None
         if self._before is not None and now > self._before[0]:
             seconds = now - self._before[0]
-            read, written = self._before[1].get(descriptor.file, (0, 0))
+            read, written, unknown = self._before[1].get(descriptor.file, (0, 0, 0))
             read_rate, write_rate = (totals.read_bytes - read) / seconds, (totals.written_bytes - written) / seconds
+            if totals.unknown_bytes > unknown:  # it was read or written, and which cannot be told
+                read_rate, write_rate = read_rate or None, write_rate or None
             left = seconds_left(descriptor, totals.forward_bytes / seconds)
         pid = totals.forward_key[0] if totals.forward_key is not None and totals.forward_key[0] in pids else pids[0]
         return FileLine(
@@ -155,8 +160,8 @@ class FileReader:
             read_rate if descriptor.mode != "write" else None,
             write_rate if descriptor.mode != "read" else None,
             left,
-            totals.read_bytes if descriptor.mode != "write" else None,
-            totals.written_bytes if descriptor.mode != "read" else None,
+            (totals.known_read_bytes if is_both else totals.read_bytes) if descriptor.mode != "write" else None,
+            (totals.known_written_bytes if is_both else totals.written_bytes) if descriptor.mode != "read" else None,
             totals.passes if descriptor.mode != "write" else None,
             False,
             descriptor.is_deleted,

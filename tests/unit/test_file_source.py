@@ -256,8 +256,16 @@ def test_a_large_file_whose_position_does_not_move_has_unknown_bytes(stage: Stag
     stage.process(10, 100 * MIB)
     stage.proc.open(10, 3, stage.file("read by pread", 90 * MIB), 0)
     (found,) = stage.read_after(0.3)
-    assert (found["read_bytes"], found["written_bytes"], found["passes"]) == (None, None, None)
+    assert (found["read_bytes"], found["written_bytes"], found["passes"]) == (None, 0, None)
     assert found["size_bytes"] == 90 * MIB
+
+
+def test_a_small_file_that_was_read_or_written_is_named_without_bytes(stage: Stage) -> None:
+    stage.process(10, 300_000, 100_000)
+    stage.proc.open(10, 3, stage.file("both", 100_000), 100_000, os.O_RDWR)
+    (found,) = stage.read_after(0.3)
+    assert (found["read_bytes"], found["written_bytes"], found["passes"]) == (None, None, None)
+    assert found["size_bytes"] == 100_000
 
 
 def test_a_large_mapped_file_is_named_once(stage: Stage) -> None:
@@ -272,6 +280,7 @@ def test_a_large_mapped_file_is_named_once(stage: Stage) -> None:
         opened, mapped = stage.read_after(20)
     assert (opened["path"], opened["is_mapped"], opened["read_bytes"]) == (str(both), False, 100)
     assert (mapped["path"], mapped["is_mapped"], mapped["read_bytes"]) == (str(weights), True, None)
+    assert (opened["written_bytes"], mapped["written_bytes"]) == (0, None)
     assert mapped["size_bytes"] == 90 * MIB
 
 

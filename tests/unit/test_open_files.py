@@ -9,7 +9,7 @@ import pytest
 
 from jobtop.core.measure.collectors.files.progress import Progress
 from jobtop.core.measure.collectors.files.reading import is_data, list_descriptors, read_link, read_mapped
-from jobtop.core.measure.live_files import FileReader, LiveFiles
+from jobtop.core.measure.live_files import FileLine, FileReader, LiveFiles
 from jobtop.core.measure.target import Target
 from jobtop.core.model import Identity
 from jobtop.core.text.file_text import position_text, rate_text
@@ -96,12 +96,60 @@ def test_a_file_that_is_written_has_no_time_left(machine: Machine) -> None:
     assert line.written_bytes == 12 * MIB
 
 
-def test_a_file_open_for_both_is_counted_in_the_direction_of_the_process(machine: Machine) -> None:
-    machine.proc.open(10, 4, machine.file("both", 8 * MIB), 2 * MIB, os.O_RDWR)
-    machine.proc.counters(10, 100, 2 * MIB)
+def both(machine: Machine, steps: list[tuple[int, int, int]], size: int = 0) -> FileLine:
+    """A file open to read and to write after steps: its position, and what the process has read and written in all."""
+    data = machine.file("both", size)
+    machine.read_after(0)
+    machine.proc.open(10, 4, data, 0, os.O_RDWR)
+    for position, read, written in steps:
+        os.truncate(data, max(position, data.stat().st_size))
+        machine.proc.at(10, 4, position, os.O_RDWR)
+        machine.proc.counters(10, read, written)
+        (line,) = machine.read_after(1).files
+    return line
+
+
+@pytest.mark.parametrize(
+    ("steps", "size", "read", "written"),
+    [
+        pytest.param([(500, 0, 500), (900, 0, 900)], 0, None, 900, id="only written"),
+        pytest.param([(500, 500, 0), (900, 900, 0)], 900, 900, None, id="only read"),
+        pytest.param([(500, 9000, 500)], 0, None, None, id="the process also read elsewhere"),
+        pytest.param([(500, 9000, 500), (900, 9999, 900)], 0, None, 400, id="behind the former end"),
+        pytest.param([(500, 20, 500)], 0, None, 480, id="more than was read"),
+        pytest.param([(500, 500, 20)], 900, 480, None, id="more than was written"),
+        pytest.param([(900, 0, 900), (400, 400, 900)], 0, 400, 900, id="written, then read from the start"),
+        pytest.param([(9000, 20, 30)], 0, None, None, id="a seek"),
+        pytest.param([(9000, 0, 30)], 0, None, 30, id="a seek of a process that only writes"),
+    ],
+)
+def test_a_file_open_for_both_counts_only_what_cannot_be_the_other_direction(
+    machine: Machine, steps: list[tuple[int, int, int]], size: int, read: int | None, written: int | None
+) -> None:
+    line = both(machine, steps, size)
+    assert (line.mode, line.read_bytes, line.written_bytes) == ("read+write", read, written)
+    assert line.is_estimate or (read, written) == (None, None)
+
+
+def test_what_a_process_read_before_it_opened_a_file_does_not_count(machine: Machine) -> None:
+    machine.proc.counters(10, 300_000)  # as Python does when it starts
+    assert both(machine, [(500, 300_000, 500)]).written_bytes == 500
+
+
+def test_a_move_in_an_unknown_direction_has_no_rate(machine: Machine) -> None:
+    line = both(machine, [(500, 9000, 9000)], 900)
+    assert (line.read_rate, line.write_rate, rate_text(line)) == (None, None, "–")
+
+
+def test_a_fork_that_reads_through_a_file_open_for_both_is_no_writer(machine: Machine) -> None:
+    data = machine.file("both", 900)
+    machine.pids = [10, 11]
+    machine.proc.process(11)
+    for pid in machine.pids:
+        machine.proc.open(pid, 4, data, 500, os.O_RDWR)
+    machine.proc.counters(11, 500)
     (line,) = machine.read_after(0).files
-    assert (line.mode, line.written_bytes, line.read_bytes) == ("read+write", 2 * MIB, 0)
-    assert line.is_estimate
+    assert (line.read_bytes, line.written_bytes) == (500, None)
 
 
 def test_an_open_file_that_a_fork_shares_counts_once(machine: Machine) -> None:

@@ -280,7 +280,7 @@ def size_of_same(descriptor: Descriptor) -> int | None:
 
 
 def weight(totals: FileTotals) -> int:
-    return totals.read_bytes + totals.written_bytes
+    return totals.read_bytes + totals.written_bytes + totals.unknown_bytes
 
 
 def files_to_keep(files: Iterable[FileTotals]) -> list[FileTotals]:
@@ -296,7 +296,7 @@ def files_to_keep(files: Iterable[FileTotals]) -> list[FileTotals]:
 
 
 def finding(totals: FileTotals, paths: dict[str, str]) -> dict[str, object]:
-    """A file as the record has it. Bytes are what was seen, at least; None if its position never moved."""
+    """A file as the record has it. Bytes are what was seen, at least; None if they are not known."""
     descriptor = totals.descriptor
     path = paths.get(descriptor.path)
     if path is None:
@@ -306,9 +306,9 @@ def finding(totals: FileTotals, paths: dict[str, str]) -> dict[str, object]:
     return {
         "path": path,
         "size_bytes": descriptor.size_bytes,
-        "read_bytes": totals.read_bytes if totals.moved else None,
-        "written_bytes": totals.written_bytes if totals.moved else None,
-        "passes": totals.passes if totals.moved else None,
+        "read_bytes": totals.known_read_bytes,
+        "written_bytes": totals.known_written_bytes,
+        "passes": None if totals.known_read_bytes is None else totals.passes,
         "processes": len(totals.pids),
         "is_mapped": descriptor.position is None,
         "is_deleted": descriptor.is_deleted,
