@@ -55,7 +55,7 @@ def host_tiles(host: DeviceCurves, cores: int, at: float | None) -> list[Tile]:
         Tile(
             "CPU",
             [
-                scaled_stroke(host, "cpu.percent", "", share, at),
+                scaled_stroke(host, "cpu.percent", "use", share, at),
                 scaled_stroke(host, "cpu.iowait", "wait", 100 * share, at),
                 scaled_stroke(host, "cpu.steal", "steal", 100 * share, at),
             ],
@@ -97,8 +97,8 @@ def disk_tiles(disk: DeviceCurves, at: float | None) -> list[Tile]:
 def interface_tiles(interface: DeviceCurves, at: float | None) -> list[Tile]:
     name = name_of(interface)
     traffic = [stroke(interface, "net.rx_bytes", "↓", at), stroke(interface, "net.tx_bytes", "↑", at)]
-    faults = [stroke(interface, "net.errors", "err", at), stroke(interface, "net.drops", "drop", at)]
-    return [Tile(name, traffic, least=LEAST_TRAFFIC), Tile("faults", faults, least=1.0)]
+    losses = [stroke(interface, "net.errors", "errors", at), stroke(interface, "net.drops", "drops", at)]
+    return [Tile(name, traffic, least=LEAST_TRAFFIC), Tile(name, losses, least=1.0)]
 
 
 def gpu_tiles(gpu: DeviceCurves, at: float | None) -> list[Tile]:
