@@ -6,12 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+from rich.cells import cell_len
+
 from job_pages import Made, finished
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.measure.live_connections import ConnectionLine
 from jobtop.core.model import Usage
 from jobtop.tui.screens.job.screen import JobScreen
-from jobtop.tui.widgets.connection_table import ConnectionTable
+from jobtop.tui.widgets.cells import Align
+from jobtop.tui.widgets.connection_table import ConnectionTable, address
+from jobtop.tui.widgets.file_table import FileTable
 from records import running_job
 from visiting import Visitor
 
@@ -67,3 +72,41 @@ def test_paths_and_addresses_are_never_markup(tmp_path: Path) -> None:
         assert "\x1b" not in shown
 
     finished(tmp_path).open(scene)
+
+
+def drawn(line: ConnectionLine, width: int) -> str:
+    text = "".join(span.text for span in address(line).spans(width, Align.LEFT))
+    assert cell_len(text) == width
+    return text.rstrip()
+
+
+@pytest.mark.parametrize("state", ["established", "peer closed"])
+@pytest.mark.parametrize("width", range(30, 100, 3))
+def test_an_address_is_never_cut_before_its_port(width: int, state: str) -> None:
+    shown = drawn(ConnectionLine("tcp", "[2001:db8:85a3::8a2e:370:7334]:36250", "[2001:db8:1::1]:45323", state), width)
+    remote, _, local = shown.removesuffix(f" {state}").partition(" ← ")
+    assert remote.startswith("[")
+    assert remote.endswith("]:45323")
+    assert local == "" or local.endswith("]:36250")
+    assert local or width < 42
+    assert shown.endswith(state) or state == "established"
+
+
+def test_the_middle_of_an_address_is_left_out_only_without_room() -> None:
+    line = ConnectionLine("tcp", "127.0.0.1:36250", "[2001:db8:85a3::8a2e:370:7334]:443", "established")
+    assert drawn(line, 60) == "[2001:db8:85a3::8a2e:370:7334]:443 ← 127.0.0.1:36250"
+    assert drawn(line, 40) == "[2001:db…370:7334]:443 ← 127.0.0.1:36250"
+    assert drawn(ConnectionLine("unix", "/run/user/1000/한글/bus", None, "listening"), 24).endswith("/bus listening")
+
+
+@pytest.mark.parametrize("key", ["C", "F"])
+def test_a_narrow_pane_wraps_why_it_is_empty(tmp_path: Path, key: str) -> None:
+    async def scene(visitor: Visitor, screen: JobScreen) -> None:
+        await visitor.press(key)
+        await visitor.shows("it is not known how much" if key == "C" else "files")
+        empty = screen.query_one(ConnectionTable).empty if key == "C" else screen.query_one(FileTable).empty
+        words = " ".join(" ".join(line.strip(" │").split()) for line in (await visitor.shows("")).splitlines())
+        assert empty
+        assert all(" ".join(text.split()) in words for text in empty.splitlines())
+
+    finished(tmp_path).open(scene, (80, 24))

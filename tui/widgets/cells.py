@@ -123,6 +123,20 @@ def fitted(text: str, width: int, align: Align = Align.LEFT) -> str:
     return text + " " * (width - used) if align is Align.LEFT else " " * (width - used) + text
 
 
+def cut_middle(text: str, width: int, kept: int = 0) -> str:
+    """The text in at most `width` cells: if it is too long, `…` stands for its middle, and the last `kept` stay."""
+    text = safe_text(text)
+    if cell_len(text) <= width:
+        return text
+    tail = min(max(0, width - 1), max(kept, (width + kept) // 2))
+    end = ""
+    for character in reversed(text[-tail:] if tail else ""):
+        if cell_len(character + end) > tail:
+            break
+        end = character + end
+    return (set_cell_size(text, width - 1 - cell_len(end)) + "…" + end) if width > 0 else ""
+
+
 def aligned(pieces: Sequence[Span], width: int, align: Align = Align.LEFT) -> list[Span]:
     """The pieces in exactly `width` cells; the first piece that does not fit is cut, the rest is left out."""
     line: list[Span] = []

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
+
 from jobtop.core.measure.live_connections import ConnectionLine
+from jobtop.core.record import record
 from jobtop.core.units import ABSENT
 from jobtop.tui.data.rows import ListRows
 from jobtop.tui.palette import Tone
-from jobtop.tui.widgets.cells import Align, Cell, Pieces, Span, Words, short_bytes
+from jobtop.tui.widgets.cells import Align, Cell, Span, Words, aligned, cut_middle, safe_text, short_bytes, width_of
 from jobtop.tui.widgets.columns import Column
 from jobtop.tui.widgets.panes import PlainTable
 
 LONGEST_ADDRESS = 500
+LEAST_ADDRESS = 12  # cells for an address with a port that still says something
+ARROW = " ← "
 QUIET = ("listening", "open", "connected")
 
 
@@ -40,11 +45,36 @@ def total(size: int | None) -> Cell:
 
 def address(line: ConnectionLine) -> Cell:
     """Where it leads to, then where it begins, and its state if that is not the usual one."""
-    state = [] if line.state == "established" else [Span(f" {line.state}", state_tone(line.state))]
-    local = Span(line.local[:LONGEST_ADDRESS], Tone.GREY if line.remote else Tone.TEXT)
-    if line.remote is None:
-        return Pieces([local, *state])
-    return Pieces([Span(line.remote[:LONGEST_ADDRESS]), Span(" ← ", Tone.FAINT), local, *state])
+    return Addresses(line)
+
+
+@record
+class Addresses:
+    """The addresses of a socket; without room their middle is left out, never a port, or the local one altogether."""
+
+    line: ConnectionLine
+
+    def spans(self, width: int, align: Align) -> Sequence[Span]:
+        line = self.line
+        state = [] if line.state == "established" else [Span(f" {line.state}", state_tone(line.state))]
+        room = width - width_of(state)
+        local = line.local[:LONGEST_ADDRESS]
+        if line.remote is None:
+            return aligned([Span(shortened(local, room)), *state], width, align)
+        remote, room_of_both = line.remote[:LONGEST_ADDRESS], room - len(ARROW)
+        if room_of_both < 2 * LEAST_ADDRESS:
+            return aligned([Span(shortened(remote, room)), *state], width, align)
+        half, wanted = room_of_both // 2, cell_len(safe_text(local))
+        first = shortened(remote, max(half, room_of_both - wanted))
+        second = shortened(local, room_of_both - cell_len(first))
+        return aligned([Span(first), Span(ARROW, Tone.FAINT), Span(second, Tone.GREY), *state], width, align)
+
+
+def shortened(address: str, width: int) -> str:
+    """An address, or the path of a socket, without its middle if there is no room; its port stays."""
+    host, colon, port = address.rpartition(":")
+    is_port = colon and port.isdecimal()
+    return cut_middle(address, width, len(port) + (2 if host.endswith("]") else 1) if is_port else 0)
 
 
 def state_tone(state: str) -> Tone:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
+from rich.cells import cell_len
 from textual import events
 from textual.binding import BindingType
 from textual.geometry import Size
@@ -19,6 +20,7 @@ from jobtop.tui.palette import CURSOR, MARK, Ground, Tone
 from jobtop.tui.widgets.cells import Span, fitted
 from jobtop.tui.widgets.columns import GAP, Column, PlacedColumn, Sort, header_line, placed, row_line
 from jobtop.tui.widgets.painting import FRAME, Inks, Painted
+from jobtop.tui.widgets.prose import wrapped
 
 Row = TypeVar("Row")
 GUTTER = 2  # for the cursor and the mark
@@ -212,9 +214,10 @@ class Table(ScrollView, Painted, Generic[Row], inherit_bindings=False):
         ]
 
     def _empty_lines(self, inks: Inks, width: int, height: int) -> list[Strip]:
-        words = self.empty.splitlines()
+        room = max(1, width - 2)
+        words = [line for text in self.empty.splitlines() for line in wrapped(text, room)][: max(1, height)]
         above = max(0, (height - len(words)) // 2)
-        lines = [" " * max(0, (width - len(text)) // 2) + text for text in words]
+        lines = [" " * max(0, (width - cell_len(text)) // 2) + text for text in words]
         return [inks.blank(width)] * above + [
             inks.strip([Span(fitted(line, width), Tone.GREY)], width) for line in lines
         ]
