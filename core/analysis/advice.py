@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from jobtop.core.analysis.evidence import Cause, Evidence, Source
 from jobtop.core.analysis.output_causes import NOT_FOUND
+from jobtop.core.analysis.process_limits import OPEN_FILES, process_limit
 from jobtop.core.analysis.reasons import peak_of
 from jobtop.core.model import Job, Status
 from jobtop.core.units import format_bytes, format_duration
@@ -70,11 +71,7 @@ def _from_output(job: Job, evidence: Sequence[Evidence]) -> Iterator[str]:
             case Cause.QUOTA:
                 yield "free some of your space there; this shows your quota: quota -s (Lustre: lfs quota)"
             case Cause.OPEN_FILES:
-                limit = peak_of(job, "limit.fds")
-                was, enough = (
-                    ("", "$(ulimit -Hn)") if limit is None else (f", which was {limit:.0f},", f"{4 * limit:.0f}")
-                )
-                yield f"raise the limit of open files{was} first: ulimit -n {enough}; jobtop rerun {job.id[:8]}"
+                yield _more_files(job)
             case Cause.PROCESSES:
                 yield "it reached a limit of processes and threads; these show them: ulimit -u; cat /proc/self/cgroup"
             case Cause.GPU_MEMORY:
@@ -90,6 +87,17 @@ def _from_output(job: Job, evidence: Sequence[Evidence]) -> Iterator[str]:
                 yield f"install {subject}, or set PATH: jobtop rerun {job.id[:8]} --env PATH=DIRECTORY:$PATH"
             case Cause.MISSING_LIBRARY if subject:
                 yield f"find {subject} and name its directory: --env LD_LIBRARY_PATH=DIRECTORY (or load its module)"
+
+
+def _more_files(job: Job) -> str:
+    """A limit that the job lowers for itself cannot be raised before it starts."""
+    own = process_limit(job.findings, OPEN_FILES)
+    if own is not None and own.is_lowered:
+        change = f"from {own.at_start} to {own.lowest}" if own.at_start is not None else f"to {own.lowest}"
+        return f"the job itself lowered its limit of open files {change}: change that in its command or script"
+    limit = peak_of(job, "limit.fds")
+    was, enough = ("", "$(ulimit -Hn)") if limit is None else (f", which was {limit:.0f},", f"{4 * limit:.0f}")
+    return f"raise the limit of open files{was} first: ulimit -n {enough}; jobtop rerun {job.id[:8]}"
 
 
 def _more_space(job: Job, path: str | None) -> str:

@@ -77,7 +77,8 @@ def _shown(job: Job, seen: Evidence) -> str | None:
     if seen.source is Source.CGROUP and "OOM" in (job.reason or ""):
         return None
     if seen.source is Source.LIMIT:
-        return None if seen.kind is not Cause.OUT_OF_MEMORY or "limit" in (job.reason or "") else seen.text
+        is_new = seen.kind is Cause.OUT_OF_MEMORY and "limit" not in (job.reason or "")
+        return seen.text if is_new or seen.kind is Cause.ALLOCATION else None
     return f"{seen.source}: {seen.text}" if seen.source in (Source.OUTPUT, Source.KERNEL_LOG) else seen.text
 
 

@@ -8,6 +8,7 @@ from jobtop.core.analysis.evidence import FINDING, MOST, Cause, Evidence, Source
 from jobtop.core.analysis.kernel_log import crash_text
 from jobtop.core.analysis.last_message import last_message
 from jobtop.core.analysis.output_causes import BATCH, NOT_FOUND, Sign, best_sign, find_signs
+from jobtop.core.analysis.process_limits import ADDRESS_SPACE, process_limit
 from jobtop.core.model import Job, Status
 from jobtop.core.procfs import signals
 from jobtop.core.record import record, replace
@@ -70,7 +71,8 @@ def explained(job: Job, clues: Clues) -> Job:
         best = message
     others = [sign for sign in signs if sign is not best][-OTHERS:]
     output = [_evidence(sign, clues.secrets) for sign in ([] if best is None else [best, *others])]
-    evidence = list(dict.fromkeys([*kernel, *output, *record_evidence(job)]))[:MOST]
+    limits = _address_space(job) if best is not None and best.cause is Cause.ALLOCATION else ()
+    evidence = list(dict.fromkeys([*kernel, *output, *limits, *record_evidence(job)]))[:MOST]
     if not evidence:
         return job
     if any(seen.kind is Cause.OUT_OF_MEMORY for seen in kernel):
@@ -114,6 +116,13 @@ def was_hung_up(job: Job) -> bool:
     return (job.status is Status.CANCELLED and hung_up) or (
         job.status is Status.FAILED and ending_signal(job) == signals.SIGHUP
     )
+
+
+def _address_space(job: Job) -> Iterator[Evidence]:
+    if (limit := process_limit(job.findings, ADDRESS_SPACE)) is not None:
+        by = ", which the job set itself" if limit.is_lowered else ""
+        text = f"its address space was limited to {format_bytes(limit.lowest)} (ulimit -v){by}"
+        yield Evidence(Cause.ALLOCATION, text, Source.LIMIT)
 
 
 def _signal_evidence(job: Job) -> Iterator[Evidence]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from jobtop.core.analysis.process_limits import ProcessLimit, process_limit
 from jobtop.core.measure.collectors.job_cgroup import CgroupReader
 from jobtop.core.measure.collectors.limits.reading import LimitSet
 from jobtop.core.measure.collectors.limits.source import MOST_JOBS, PAUSE_TICKS
@@ -66,6 +67,26 @@ def test_affinity_open_files_and_what_was_asked_for_count_too(tmp_path: Path) ->
     assert machine.values(limited_target(memory=2 * GIB))["limit.memory"] == 2 * GIB
     machine.put_process(PID, status="Cpus_allowed_list:\t0-7\n", limits=LIMITS.format("unlimited"))
     assert machine.values(limited_target()) == {"limit.cpus": 6.0, "limit.memory": 4 * GIB}
+
+
+def test_limits_that_the_job_lowered_are_in_its_findings_with_those_of_its_start(tmp_path: Path) -> None:
+    space = "Max address space         {}            unlimited            bytes\n"
+    machine = LimitedMachine(tmp_path, "none")
+    machine.put_process(1, limits=LIMITS.format(1024) + space.format("unlimited"))
+    machine.put_process(PID, limits=LIMITS.format(1024) + space.format("unlimited"))
+    source, jobs = machine.source(), {"job": limited_target()}
+    assert source.collect(jobs).remarks == {}
+    machine.put_process(PID, limits=LIMITS.format(20) + space.format(512 * MIB))
+    told = [remarks for _ in range(3 * PAUSE_TICKS) for remarks in source.collect(jobs).remarks.values()]
+    (findings,) = (remarks.findings for remarks in told)
+    assert process_limit(findings, "open_files") == ProcessLimit("open_files", 1024, 20)
+    assert process_limit(findings, "address_space") == ProcessLimit("address_space", None, 512 * MIB)
+
+
+def test_limits_of_a_shim_that_cannot_be_read_are_not_compared(tmp_path: Path) -> None:
+    machine = LimitedMachine(tmp_path, "none")
+    machine.put_process(PID, limits=LIMITS.format(20))
+    assert machine.source().collect({"job": limited_target()}).remarks == {}
 
 
 @pytest.mark.parametrize(

@@ -271,11 +271,37 @@ def test_limits_that_samples_saw_are_evidence_and_give_amounts() -> None:
     files = failed(metrics={"limit.fds": {"min": 1024.0, "mean": 1024.0, "peak": 1024.0}})
     files = explained(files, Clues([["socket: Too many open files"]]))
     assert "which was 1024, first: ulimit -n 4096" in advice_of(files)[0]
+    lowered = {"process_limits": [{"name": "open_files", "at_start": 1024, "lowest": 20}]}
+    files = failed(metrics={"limit.fds": {"peak": 20.0}}, findings=lowered)
+    files = explained(files, Clues([["socket: Too many open files"]]))
+    assert advice_of(files) == [
+        "the job itself lowered its limit of open files from 1024 to 20: change that in its command or script"
+    ]
     forks = failed(metrics={"proc.forks_denied": {"peak": 0.5}, "limit.pids": {"peak": 30.0}})
     (entry,) = explained(forks, Clues()).findings["evidence"]
     assert (entry["kind"], entry["source"]) == ("too_many_processes", "cgroup")
     assert "30" in entry["text"]
     assert explained(failed(metrics={"proc.forks_denied": {"peak": 0.0}}), Clues()).findings == {}
+
+
+def test_a_limit_of_address_space_is_evidence_for_an_allocation_that_failed() -> None:
+    limit = {"name": "address_space", "at_start": None, "lowest": 512 << 20}
+    job = failed(findings={"process_limits": [limit]})
+    found = evidence_of(explained(job, Clues([["MemoryError"]])).findings)
+    assert [(seen.kind, seen.source) for seen in found] == [
+        (Cause.ALLOCATION, Source.OUTPUT),
+        (Cause.ALLOCATION, Source.LIMIT),
+    ]
+    assert found[1].text == "its address space was limited to 512.0 MiB (ulimit -v), which the job set itself"
+    shown = [line.text for line in explain_end(explained(job, Clues([["MemoryError"]])))]
+    assert found[1].text in shown
+    inherited = failed(findings={"process_limits": [limit | {"at_start": 512 << 20}]})
+    assert evidence_of(explained(inherited, Clues([["MemoryError"]])).findings)[1].text.endswith("(ulimit -v)")
+    assert len(evidence_of(explained(job, Clues([["socket: Too many open files"]])).findings)) == 1
+    broken: list[object] = [7, [None], [limit | {"lowest": "x"}], [limit | {"at_start": []}]]
+    for entries in broken:
+        damaged = explained(failed(findings={"process_limits": entries}), Clues([["MemoryError"]]))
+        assert len(evidence_of(damaged.findings)) == 1
 
 
 def test_text_from_outside_is_one_short_clean_line_without_secrets() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobtop.core.analysis.process_limits import ADDRESS_SPACE, OPEN_FILES
 from jobtop.core.measure.collectors.process_fields import is_count
 from jobtop.core.procfs import read_text
 from jobtop.core.record import record
@@ -137,15 +138,19 @@ def affinity(directory: str, cores: int) -> int | None:
     return allowed if 0 < allowed < cores else None
 
 
-def open_files_limit(directories: Iterable[str]) -> int | None:
-    """The lowest soft limit of open files of some processes; None if none has one."""
-    limits = []
+LIMIT_ROWS = {"Max open files": OPEN_FILES, "Max address space": ADDRESS_SPACE}  # of /proc/PID/limits
+
+
+def soft_limits(directories: Iterable[str]) -> dict[str, int]:
+    """The lowest soft limits of open files and address space of some processes; without those that none has."""
+    found: dict[str, int] = {}
     for directory in directories:
-        _, name, rest = read_text(f"{directory}/limits").partition("Max open files")
-        words = rest.split(None, 1)
-        if name and words and is_count(words[0]):
-            limits.append(int(words[0]))
-    return min(limits, default=None)
+        text = read_text(f"{directory}/limits")
+        for row, name in LIMIT_ROWS.items():
+            words = text.partition(row)[2].split(None, 1)
+            if words and is_count(words[0]):
+                found[name] = min(int(words[0]), found.get(name, int(words[0])))
+    return found
 
 
 def slurm_limits(directory: str) -> LimitSet:

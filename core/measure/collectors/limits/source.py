@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections import deque
 
+from jobtop.core.analysis.process_limits import ADDRESS_SPACE, FINDING, OPEN_FILES, ProcessLimit
 from jobtop.core.measure.collectors.limits.reading import (
     CgroupLimits,
     LimitSet,
     affinity,
     find_mounts,
-    open_files_limit,
     slurm_limits,
+    soft_limits,
 )
 from jobtop.core.measure.collectors.process_source import ProcessSource
-from jobtop.core.measure.source import Readings
+from jobtop.core.measure.source import Readings, Remarks
 from jobtop.core.procfs import HAS_PROC
 
 TYPE_CHECKING = False
@@ -25,18 +26,32 @@ if TYPE_CHECKING:
 
 PAUSE_TICKS = 10  # between two readings of a job
 MOST_JOBS = 10  # that are read in one tick
-MOST_PROCESSES = 8  # of a job that are asked for their limit of open files
+MOST_PROCESSES = 8  # of a job that are asked for their own limits
 
 
 class JobLimits:
     """One job: what to read, and what was read last."""
 
-    __slots__ = ("slurm", "target", "values")
+    __slots__ = ("at_start", "lowest", "slurm", "target", "told", "values")
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self.slurm: LimitSet | None = None  # does not change
         self.values: dict[str, Number] = {}
+        self.at_start: dict[str, int] | None = None  # the limits of the shim, with which the job starts
+        self.lowest: dict[str, int] = {}  # of its processes
+        self.told: list[ProcessLimit] = []
+
+    def keep_lowest(self, limits: dict[str, int]) -> None:
+        """Remember the lowest limits that its processes had."""
+        self.lowest |= {name: min(value, self.lowest.get(name, value)) for name, value in limits.items()}
+
+    def remarkable(self) -> list[ProcessLimit]:
+        """The limit of open files if the job lowered it, and that of its address space if it has one."""
+        if self.at_start is None:
+            return []
+        limits = [ProcessLimit(name, self.at_start.get(name), value) for name, value in self.lowest.items()]
+        return [limit for limit in limits if limit.name == ADDRESS_SPACE or limit.is_lowered]
 
 
 class LimitSource:
@@ -66,6 +81,7 @@ class LimitSource:
             self._jobs |= {key: JobLimits(jobs[key]) for key in new}
             self._turns.extendleft((0, key) for key in new)
         found: dict[str, dict[str, Number]] = {}
+        remarks: dict[str, Remarks] = {}
         cgroups = CgroupLimits(self._mounts)
         read = 0
         while self._turns and read < MOST_JOBS and self._turns[0][0] <= self._ticks:
@@ -78,7 +94,10 @@ class LimitSource:
             values = self._read(key, job, cgroups)
             if values is not None and values != job.values:
                 job.values = found[key] = values
-        return Readings(found)
+            if (limits := job.remarkable()) != job.told:
+                job.told = limits
+                remarks[key] = Remarks(findings={FINDING: [limit.to_json() for limit in limits]})
+        return Readings(found, remarks=remarks)
 
     def forget(self, key: str) -> None:
         self._due = None
@@ -103,12 +122,16 @@ class LimitSource:
             .tightest(LimitSet(None if allowed is None else float(allowed)))
             .tightest(declared(job.target))
         )
-        files = open_files_limit(f"{self._proc}/{pid}" for pid in pids[:MOST_PROCESSES])
+        own = soft_limits(f"{self._proc}/{pid}" for pid in pids[:MOST_PROCESSES])
+        job.keep_lowest(own)
+        if job.at_start is None and not job.target.includes_root:
+            shim = f"{self._proc}/{job.target.root.pid}"
+            job.at_start = soft_limits([shim]) if os.path.exists(f"{shim}/limits") else None
         values = {
             "limit.cpus": limits.cpus,
             "limit.memory": limits.memory_bytes,
             "limit.pids": limits.pids,
-            "limit.fds": files,
+            "limit.fds": own.get(OPEN_FILES),
         }
         return {name: value for name, value in values.items() if value is not None}
 
