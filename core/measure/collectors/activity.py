@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from jobtop.core.measure.collectors.process_source import ProcessSource
 
-FEW = 32  # processes: of more, the last tick of the sampler is asked instead of their clocks
+FEW = 32  # processes of all jobs: of more, the last tick of the sampler is asked instead of their clocks
 
 
 class Activity:
@@ -28,7 +28,8 @@ class Activity:
         if job is None or not job.tree.members:
             return True
         pids = list(job.tree.members)
-        mark = tuple(map(self._read, pids)) if len(pids) <= FEW else job.tree.version
+        is_small = len(pids) * len(self._processes.jobs) <= FEW if self._processes is not None else True
+        mark = tuple(map(self._read, pids)) if is_small else job.tree.version
         before, self._marks[key] = self._marks.get(key), mark
         return before != mark
 

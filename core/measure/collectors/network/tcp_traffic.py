@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 VANISHED_READINGS = 3
 LIST_SECONDS = 0.9  # between two lists, if no connection was opened meanwhile
-FIND_CORES = 0.002  # of a core, for the search for the owners of sockets …
+FIND_CORES = 0.001  # of a core, for the search for the owners of sockets …
 MOST_CREDIT_SECONDS = 0.1  # … of which so much may be saved up: the first search reads every process of the jobs
 UDP_EVERY = 4  # readings
 
