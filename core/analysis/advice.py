@@ -101,7 +101,7 @@ def _more_files(job: Job) -> str:
 
 
 def _more_space(job: Job, path: str | None) -> str:
-    """The path is the one in the message; where a job wrote is not recorded, so that it is not guessed."""
+    """The path is the one in the message; without it, how full the job's file systems were is not known."""
     if not path:
         return "free space where it writes, or write elsewhere"
     place = os.path.normpath(os.path.join(job.cwd, path))
