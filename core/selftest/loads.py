@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 CHUNK_BYTES = 1024 * 1024
+PROBE_SECONDS, MOST_SLOWNESS = 0.02, 8.0  # CPU time that tells how busy the machine is; pauses grow by this at most
 SHELL_LOOP = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done"
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 JOB_CGROUP = "jobtop-"  # how the name of a job's own cgroup begins
@@ -262,8 +263,19 @@ def storage(report: str, size: int) -> None:
     finish(report)
 
 
+def slowness() -> float:
+    """How many times longer work takes than the CPU time it needs, because other processes run: from 1 to a limit."""
+    began, end = time.monotonic(), time.process_time() + PROBE_SECONDS
+    while time.process_time() < end:
+        pass
+    return min(max(1.0, (time.monotonic() - began) / PROBE_SECONDS), MOST_SLOWNESS)
+
+
 def file_twice(report: str, size: int, seconds: float) -> None:
-    """Read a file twice, each time in a few steps over a time; at the end keep it open for as long as a step."""
+    """Read a file twice, each time in a few steps over a time; at the end keep it open for as long as a step.
+
+    On a busy machine jobtop comes to read positions later: the pauses are as much longer as work takes longer there.
+    """
     steps = 4
     with open("twice", "wb") as file:
         file.truncate(size)
@@ -273,7 +285,7 @@ def file_twice(report: str, size: int, seconds: float) -> None:
                 left = size // steps
                 while left > 0:
                     left -= len(file.read(min(left, CHUNK_BYTES)))
-                time.sleep(seconds / steps)
+                time.sleep(slowness() * seconds / steps)
     os.unlink("twice")
     finish(report)
 
