@@ -96,6 +96,9 @@ def test_the_middle_of_an_address_is_left_out_only_without_room() -> None:
     line = ConnectionLine("tcp", "127.0.0.1:36250", "[2001:db8:85a3::8a2e:370:7334]:443", "established")
     assert drawn(line, 60) == "[2001:db8:85a3::8a2e:370:7334]:443 ← 127.0.0.1:36250"
     assert drawn(line, 40) == "[2001:db…370:7334]:443 ← 127.0.0.1:36250"
+    listening = ConnectionLine("tcp", "127.0.0.1:43991", None, "listening")
+    assert drawn(listening, 25) == "127.0.0.1:43991 listening"
+    assert drawn(listening, 15) == "…1:43991 liste…"
     assert drawn(ConnectionLine("unix", "/run/user/1000/한글/bus", None, "listening"), 24).endswith("/bus listening")
 
 

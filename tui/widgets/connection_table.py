@@ -17,6 +17,7 @@ from jobtop.tui.widgets.panes import PlainTable
 
 LONGEST_ADDRESS = 500
 LEAST_ADDRESS = 12  # cells for an address with a port that still says something
+SHORTEST = 8  # cells for a port alone; the state is cut before it
 ARROW = " ← "
 QUIET = ("listening", "open", "connected")
 
@@ -57,7 +58,7 @@ class Addresses:
     def spans(self, width: int, align: Align) -> Sequence[Span]:
         line = self.line
         state = [] if line.state == "established" else [Span(f" {line.state}", state_tone(line.state))]
-        room = width - width_of(state)
+        room = max(width - width_of(state), SHORTEST)
         local = line.local[:LONGEST_ADDRESS]
         if line.remote is None:
             return aligned([Span(shortened(local, room)), *state], width, align)
