@@ -7,6 +7,7 @@ from datetime import datetime
 from jobtop.cli.app import App
 from jobtop.cli.machine import Chosen, choose, scopes_of, start_of, warn_if_empty
 from jobtop.core.clock import local
+from jobtop.core.errors import UsageError
 from jobtop.core.metrics import Metric, Scope, find_metric
 from jobtop.core.record import record
 from jobtop.core.series.drawing import Curve, make_curve
@@ -42,6 +43,8 @@ def drawings(app: App, words: tuple[str, ...], keys: tuple[str, ...], since: flo
     chosen = choose(app, words)
     given = machine_metrics(scopes_of(chosen), [key for key in keys if key != LATENCY.key])
     start, now = start_of(app, since), time.time()
+    if start > now:
+        raise UsageError(f"there is nothing to draw: --since {local(start)} is in the future")
     if len(chosen) > MOST_DRAWN:
         app.warn(f"the first {MOST_DRAWN} of {len(chosen)} devices are drawn (--device chooses others)")
     found = [_drawing(item, given, keys, start, now) for item in chosen[:MOST_DRAWN]]
