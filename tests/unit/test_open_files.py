@@ -236,7 +236,9 @@ def test_a_file_of_proc_that_is_missing_is_no_error(machine: Machine, name: str)
     assert [line.path for line in found.files] in ([], [str(machine.directory / "data")])
 
 
-@pytest.mark.parametrize("text", ["", "pos:", "pos:\t12", "pos:\tx\nflags:\t0\n", "flags:\t99\npos:\t1\n", "\0\0"])
+@pytest.mark.parametrize(
+    "text", ["", "pos:", "pos:\t12", "pos:\t1\nflags:\t01", "pos:\tx\nflags:\t0\n", "flags:\t99\npos:\t1\n", "\0\0"]
+)
 def test_a_torn_fdinfo_is_no_open_file(machine: Machine, text: str) -> None:
     machine.proc.open(10, 3, machine.file("data", 100), 50)
     (machine.proc.root / "10/fdinfo/3").write_text(text)

@@ -70,6 +70,7 @@ def read_link(pid: int, fd: int, proc: str = "/proc") -> OpenLink | None:
     if not path.startswith("/"):
         return None
     text = read_text(f"{proc}/{pid}/fdinfo/{fd}")
+    text = text[: text.rfind("\n") + 1]  # of a torn line, fewer digits would be another mode or position
     position, flags = word_in(text, "pos:"), word_in(text, "flags:")
     try:
         opened = int(flags, 8)
