@@ -36,7 +36,8 @@ def open_log(directory: Path, stream: int) -> int:
 
 def is_one_log(directory: Path) -> bool:
     """Whether both streams of a job are kept in one log, because they were one terminal or one file."""
-    return log_path(directory, 0).exists() and not log_path(directory, 1).exists()
+    out, err = log_sizes(directory)
+    return out is not None and err is None
 
 
 def log_sizes(directory: Path) -> tuple[int | None, ...]:
