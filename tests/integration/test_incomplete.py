@@ -122,6 +122,24 @@ def test_open_memfds_are_counted_once_whether_they_are_mapped_or_not(user: Jobto
     assert (job["sources"]["memory_peak"], missing(job)) == ("pss+memfd", [])
 
 
+MAPPED_LATER = """\
+import mmap, os, time
+size = 150 << 20
+fd = os.memfd_create("later")
+for _ in range(size >> 20):
+    os.write(fd, b"1" * (1 << 20))
+time.sleep(1.2)
+seen = mmap.mmap(fd, size)
+sum(seen[::4096])
+time.sleep(1.5)
+"""
+
+
+def test_a_memfd_that_is_mapped_after_a_sample_is_not_counted_twice(user: Jobtop) -> None:
+    job = record_of(user, MAPPED_LATER, "--without", "cgroup")
+    assert job["resource_usage"]["memory_peak_bytes"] == pytest.approx(162 << 20, rel=0.08)
+
+
 LEAVES = """\
 import os, sys, time
 def leave():

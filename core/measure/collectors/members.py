@@ -155,7 +155,8 @@ class Tree:
     __slots__ = (
         *("births", "changed", "counts_memfds", "details_pass", "details_version", "discarded", "drift_version"),
         *("exited", "has_details", "has_drifted", "has_exited", "has_left_cgroup", "high_bytes", "includes_root"),
-        *("members", "members_changed", "memfd_bytes", "memfd_host_bytes", "memfd_unread_bytes", "newcomers"),
+        *("members", "members_changed", "memfd_bytes", "memfd_host_bytes", "memfd_resident_bytes"),
+        *("memfd_unread_bytes", "newcomers"),
         *("pages_version", "possible", "possible_peak", "read_at", "reads_pss", "reaped", "reaped_growth", "root"),
         *("root_is_gone", "seen_once", "shares", "touched_bytes", "unread", "vanished", "version", "was_active"),
     )
@@ -190,6 +191,7 @@ class Tree:
         self.counts_memfds = True  # no cgroup counts them
         self.memfd_bytes = 0  # of those that no process has mapped …
         self.memfd_host_bytes = 0  # … and what the whole host had in shared memory when they were last looked for
+        self.memfd_resident_bytes = 0  # of its processes then
         self.memfd_unread_bytes = 0  # by how much that has grown since, where there was no time to look
         self.reads_pss = True
         self.pages_version = 0  # rises when pages of a process came or went

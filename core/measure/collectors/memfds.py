@@ -38,14 +38,17 @@ class Memfds:
         began, cost = time.thread_time(), 0.0
         host_bytes = value_in(self._meminfo.read(), "Shmem:") * 1024
         for tree in waiting:
+            resident = sum(member.rss for member in tree.members.values())
             change = abs(host_bytes - tree.memfd_host_bytes)
-            if change <= LEAST_BYTES or change <= LEAST_SHARE * sum(member.rss for member in tree.members.values()):
+            if tree.memfd_bytes:  # mapping its pages moves them from the file to a process
+                change = max(change, abs(resident - tree.memfd_resident_bytes))
+            if change <= LEAST_BYTES or change <= LEAST_SHARE * resident:
                 continue
             if cost >= budget_seconds:
                 tree.memfd_unread_bytes = max(tree.memfd_unread_bytes, host_bytes - tree.memfd_host_bytes)
                 self.unread.add(tree)
                 continue
-            tree.memfd_bytes = self._unmapped_bytes(tree)
+            tree.memfd_bytes, tree.memfd_resident_bytes = self._unmapped_bytes(tree), resident
             tree.note_change()
             self.unread.discard(tree)
             tree.memfd_host_bytes, tree.memfd_unread_bytes = host_bytes, 0
