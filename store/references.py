@@ -92,8 +92,8 @@ def _by_any_id(word: str, ask: Ask) -> Iterator[list[Found]]:
         yield ask(_where("id = ?", word.lower()))
     yield _last_attempts(ask(_where("external_id = CAST(? AS TEXT)", stored_text(word))))
     if len(word) == EXTERNAL_ID_SHOWN and isinstance(stored_text(word), str):
-        begins = "external_id > ?1 AND external_id < ?2 AND substr(external_id, 1, length(?1)) = ?1"
-        yield _last_attempts(ask(_where(begins, word, f"{word}\U0010ffff")))
+        begins = "external_id > ? AND external_id < ? AND substr(external_id, 1, length(?)) = ?"
+        yield _last_attempts(ask(_where(begins, word, f"{word}\U0010ffff", word, word)))
 
 
 def _by_place(word: str, ask: Ask) -> Iterator[list[Found]]:
