@@ -24,7 +24,7 @@ MAX_NAME = 32
 
 @record
 class Line:
-    """One sample and whose it is."""
+    """One sample, and the host or device that it belongs to."""
 
     host: str
     device: Device | None

@@ -113,7 +113,7 @@ NO_COST = Cost()
 
 
 def prices_of(config: Config) -> Prices:
-    """The prices that a user set; the default price of a kilowatt-hour is nobody's price, so it makes no money."""
+    """The prices that a user set; the default price of a kilowatt-hour is not used: no user has confirmed it."""
 
     def price(key: str) -> float | None:
         return config.number(key) if config.is_set(key) and config.number(key) > 0 else None

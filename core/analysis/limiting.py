@@ -1,7 +1,7 @@
 """What limited a job, in one word with its evidence: for the whole run and for each tenth of it. Pure.
 
-The rules are tried from top to bottom, and the first that fits gives the word. A rule whose numbers are absent does
-not fit. Without CPU time nothing is said. `waiting` and `nothing` are said only if it is known that storage is not the
+The rules are tried from top to bottom, and the first that fits gives the word. A rule does not fit if its numbers are
+absent. Without CPU time nothing is said. `waiting` and `nothing` are said only if it is known that storage is not the
 limit.
 """
 

@@ -105,7 +105,7 @@ def machine_metrics(scopes: Sequence[Scope], keys: Sequence[str]) -> tuple[Metri
 
 
 def machine_row(host: str, device: Device | None, reading: MachineReading, keys: Sequence[str]) -> list[Any]:
-    """Return the time, whose it is and the values of the keys, as a row of CSV."""
+    """Return the time, the device and the values of the keys, as a row of CSV."""
     kind, name = (None, None) if device is None else (device.kind, device.name)
     return [iso(reading.at), reading.elapsed, host, kind, name, *(reading.values.get(key) for key in keys)]
 

@@ -250,7 +250,7 @@ class DrmSource:
         return self._incidents.take()
 
     def _products(self, awake: list[CardReader]) -> dict[Device, str]:
-        """The names of products; only some cards of AMD tell theirs."""
+        """The product names of cards; only some cards of AMD have one."""
         for reader in awake:
             name = self._cards.name(reader.card)
             if name not in self._known_products:

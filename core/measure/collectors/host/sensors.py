@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from jobtop.core.measure.collectors.host.files import Counters
 
-# INT3400 is a switch of the firmware, whose temperature is made up.
+# INT3400 is a switch of the firmware; its temperature is not measured.
 NEVER_READ = re.compile(r"amdgpu|radeon|nouveau|nvidia|i915|xe$|drivetemp|INT3400", re.IGNORECASE)
 INPUT = re.compile(r"(temp|fan)(\d+)_input$")
 KEYS = {"temp": "temp", "fan": "fan.speed"}

@@ -64,7 +64,7 @@ class SlowHostSource:
         return self._space if self._clock() < self._space_until else {}
 
     def _opened(self) -> SlowReader:
-        """The reader, whose modules are imported by the thread: that takes no time of the first sample."""
+        """The reader; the thread imports its modules, so that the first sample does not wait for them."""
         if self._reader is None:
             self._reader = self._open_reader()
         return self._reader

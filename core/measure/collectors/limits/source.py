@@ -73,7 +73,7 @@ class LimitSource:
         return None if HAS_PROC or self._proc != "/proc" else "there is no /proc on this system"
 
     def collect(self, jobs: Jobs) -> Readings:
-        """The limits of those jobs whose turn it is, where they have changed."""
+        """The limits of the jobs that are next in turn, if they have changed."""
         self._ticks += 1
         if jobs is not self._due:
             self._due = jobs

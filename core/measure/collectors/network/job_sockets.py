@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Owners = Callable[[Iterable[int]], dict[int, frozenset[str]]]  # the jobs of sockets, by their inodes
 
 MISSING_SHARE = 0.01  # of the traffic of a job: less may be missing without a remark
-LOST_NOTICES = "network: the kernel lost notices of closed connections, whose last bytes may be missing"
+LOST_NOTICES = "network: the kernel lost notices of closed connections; the last bytes of these may be missing"
 UDP_IS_NOT_COUNTED = "network: the job has used UDP, of which the kernel does not count the bytes"
 
 
@@ -28,7 +28,7 @@ class JobTraffic:
         self.earlier = Counts()  # before this process watched the job: in the samples of another one, or not known
         self.unmatched = Counts()  # of connections that may have been the job's
         self.unmatched_count = 0
-        self.unfinished = 0  # connections whose last counts did not come
+        self.unfinished = 0  # connections without their last counts
         self.has_lost_notices = False
         self.uses_udp = False
         self.has_connected = False
@@ -88,7 +88,7 @@ class JobSockets:
         self._listening: dict[int, int] = {}  # the ports that jobs listen at, by cookie …
         self._ports: dict[int, frozenset[str]] = {}  # … and these jobs
         self._vanished: dict[int, int] = {}  # sockets that are not listed any more, and for how many readings
-        self.is_undecided = False  # the next list may tell whose a socket is
+        self.is_undecided = False  # the next list may tell the owner of a socket
 
     @property
     def has_open(self) -> bool:

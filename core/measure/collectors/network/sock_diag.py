@@ -55,7 +55,7 @@ ANSWER_SECONDS = 2.0
 REMEDIES = {errno.ENOENT: "as root: modprobe tcp_diag", errno.EPROTONOSUPPORT: "use a kernel with CONFIG_INET_DIAG"}
 
 
-class DiagProblem(Exception):  # noqa: N818 - as the other sources name theirs
+class DiagProblem(Exception):  # noqa: N818 - named like the problems of other sources
     """Sockets cannot be read; `remedy` says how to change that, if that is known."""
 
     def __init__(self, why: str, remedy: str | None = None) -> None:
