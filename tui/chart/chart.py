@@ -13,13 +13,14 @@ from jobtop.core.units import format_duration
 from jobtop.tui.actions import CHART, bindings
 from jobtop.tui.chart.axes import ago_words
 from jobtop.tui.chart.plotting import ChartView, Plot, empty_lines, legend
-from jobtop.tui.chart.window import PAN_SHARE, ZOOM, Bounds, TimeWindow
+from jobtop.tui.chart.window import Bounds, TimeWindow
+from jobtop.tui.chart.window_keys import WindowKeys
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Span
 from jobtop.tui.widgets.painting import FRAME, Inks, Painted
 
 
-class Chart(Painted, can_focus=True):
+class Chart(WindowKeys, Painted, can_focus=True):
     """The curves of one view; its border has the legend, and the moment under the cursor."""
 
     DEFAULT_CSS = f"Chart {{ width: 1fr; {FRAME} }}"
@@ -105,46 +106,14 @@ class Chart(Painted, can_focus=True):
             return ""
         return f"{ago_words(round(known[1] - moment))} ago" if self.view.is_live else f"at {format_duration(moment)}"
 
-    def action_shorter(self) -> None:
-        self.window = self.window.shorter()
+    @property
+    def known_bounds(self) -> Bounds | None:
+        return self.view.known()
 
-    def action_longer(self) -> None:
-        self.window = self.window.longer()
-
-    def action_zoom_in(self) -> None:
-        self._zoom(1 / ZOOM)
-
-    def action_zoom_out(self) -> None:
-        self._zoom(ZOOM)
-
-    def action_left(self) -> None:
-        self._step(-1)
-
-    def action_right(self) -> None:
-        self._step(1)
-
-    def action_toggle_cursor(self) -> None:
-        """Show the values at the last visible moment, or switch the cursor off."""
-        bounds = self.bounds
-        self.cursor = bounds[1] if self.cursor is None and bounds else None
-
-    def _zoom(self, factor: float) -> None:
-        if known := self.view.known():
-            self.window = self.window.zoomed(factor, known, self.cursor)
-
-    def _step(self, direction: int) -> None:
-        """Move the cursor by a column, and the window if it reaches the edge; without a cursor, move the window."""
-        plot, known = self._plot(), self.view.known()
-        if plot is None or known is None:
-            return
-        if self.cursor is None:
-            self.window = self.window.panned(direction * PAN_SHARE, known)
-            return
-        start, end = plot.bounds
-        moment = self.cursor + direction * (end - start) / plot.columns
-        self.cursor = max(known[0], min(moment, known[1]))
-        if not start <= self.cursor <= end:
-            self.window = self.window.panned(direction * PAN_SHARE, known)
+    @property
+    def cursor_steps(self) -> int:
+        plot = self._plot()
+        return 0 if plot is None else plot.columns
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor where the user clicked."""

@@ -13,13 +13,13 @@ from textual.binding import BindingType
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from jobtop.core.errors import StoreError
 from jobtop.core.record import record
 from jobtop.tui.actions import APP, CHART, HOST, TEXT, bindings
-from jobtop.tui.chart.window import PAN_SHARE, ZOOM, Bounds, TimeWindow
+from jobtop.tui.chart.window import Bounds, TimeWindow
+from jobtop.tui.chart.window_keys import WindowKeys
 from jobtop.tui.data.host_reading import LONGEST_SECONDS, HostHistory, HostReading, LiveHost
 from jobtop.tui.data.slow_devices import SlowDevices
 from jobtop.tui.data.view import View
@@ -28,7 +28,8 @@ from jobtop.tui.palette import Tone
 from jobtop.tui.screens.host_sections import Section, sections
 from jobtop.tui.widgets.cells import Span, aligned, width_of
 from jobtop.tui.widgets.multiples import Line, core_line, tile_lines
-from jobtop.tui.widgets.painting import FRAME, Inks, Painted
+from jobtop.tui.widgets.painting import Inks
+from jobtop.tui.widgets.scrolled import SCROLLED, Scrolled
 from jobtop.tui.workers import RepeatedWork
 
 LEAST_TILE, GAP = 36, 2
@@ -52,11 +53,11 @@ class Band:
     is_heading: bool = False
 
 
-class HostPane(ScrollView, Painted, inherit_bindings=False):
+class HostPane(WindowKeys, Scrolled, inherit_bindings=False):
     """The small charts of a host; only those that are visible are drawn."""
 
     DEFAULT_CSS = f"""
-    HostPane {{ padding: 0 1; scrollbar-size-vertical: 1; scrollbar-gutter: stable; overflow-x: hidden; {FRAME} }}
+    HostPane {{ {SCROLLED} }}
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(CHART, TEXT)]
     history: reactive[HostHistory | None] = reactive(None, repaint=False)
@@ -85,15 +86,8 @@ class HostPane(ScrollView, Painted, inherit_bindings=False):
     def on_resize(self) -> None:
         self._measure()
 
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Draw the lines that became visible."""
-        if self.show_vertical_scrollbar:
-            self.vertical_scrollbar.position = new_value
-        if round(old_value) != round(new_value):
-            self.repaint()
-
     @property
-    def known(self) -> Bounds | None:
+    def known_bounds(self) -> Bounds | None:
         """The time that can be shown: of all that is stored, the last day."""
         if self.history is None:
             return None
@@ -102,7 +96,11 @@ class HostPane(ScrollView, Painted, inherit_bindings=False):
 
     @property
     def bounds(self) -> Bounds | None:
-        return self.window.bounds(self.known, is_live=True) if self.known else None
+        return self.window.bounds(self.known_bounds, is_live=True) if self.known_bounds else None
+
+    @property
+    def cursor_steps(self) -> int:
+        return LEAST_TILE
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
         """The visible lines."""
@@ -147,63 +145,6 @@ class HostPane(ScrollView, Painted, inherit_bindings=False):
         if self.window.span is None and not is_past:
             ends = f"all since {clock(bounds[0])}"
         self.set_subtitle([Span(ends, Tone.ORANGE if is_past else Tone.GREY), Span(" · [ ] changes it", Tone.GREY)])
-
-    def action_shorter(self) -> None:
-        self.window = self.window.shorter()
-
-    def action_longer(self) -> None:
-        self.window = self.window.longer()
-
-    def action_zoom_in(self) -> None:
-        self._zoom(1 / ZOOM)
-
-    def action_zoom_out(self) -> None:
-        self._zoom(ZOOM)
-
-    def action_left(self) -> None:
-        self._step(-1)
-
-    def action_right(self) -> None:
-        self._step(1)
-
-    def action_toggle_cursor(self) -> None:
-        """Show the values of a moment instead of those of now, or switch that off."""
-        self.cursor = self.bounds[1] if self.cursor is None and self.bounds else None
-
-    def _zoom(self, factor: float) -> None:
-        if self.known:
-            self.window = self.window.zoomed(factor, self.known, self.cursor)
-
-    def _step(self, direction: int) -> None:
-        """Move the cursor, and the window if the cursor reaches its edge; without a cursor, move the window."""
-        bounds, known = self.bounds, self.known
-        if bounds is None or known is None:
-            return
-        start, end = bounds
-        if self.cursor is not None:
-            moment = self.cursor + direction * (end - start) / LEAST_TILE
-            self.cursor = max(known[0], min(moment, known[1]))
-            if start <= self.cursor <= end:
-                return
-        self.window = self.window.panned(direction * PAN_SHARE, known)
-
-    def action_line_up(self) -> None:
-        self.scroll_relative(y=-1, animate=False)
-
-    def action_line_down(self) -> None:
-        self.scroll_relative(y=1, animate=False)
-
-    def action_screen_up(self) -> None:
-        self.scroll_relative(y=-self.drawn_size.height, animate=False)
-
-    def action_screen_down(self) -> None:
-        self.scroll_relative(y=self.drawn_size.height, animate=False)
-
-    def action_first(self) -> None:
-        self.scroll_to(y=0, animate=False)
-
-    def action_last(self) -> None:
-        self.scroll_to(y=self.max_scroll_y, animate=False)
 
 
 def bands(shown: Sequence[Section], width: int) -> Iterator[Band]:

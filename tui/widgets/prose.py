@@ -9,14 +9,14 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.geometry import Size
 from textual.reactive import reactive
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from jobtop.core.record import record
 from jobtop.tui.actions import TEXT, bindings
 from jobtop.tui.palette import Tone, ascii_only
 from jobtop.tui.widgets.cells import Span, aligned, fitted, safe_text, width_of
-from jobtop.tui.widgets.painting import ASCII_CLASS, FRAME, Inks, Painted
+from jobtop.tui.widgets.painting import ASCII_CLASS, Inks, Painted
+from jobtop.tui.widgets.scrolled import SCROLLED, Scrolled
 
 NARROWEST, WIDEST = 12, 110  # cells of text beside a label; cells of a line that is easy to read
 
@@ -84,11 +84,11 @@ def set_border_texts(pane: Painted, title: str | None = None, subtitle: str | No
         pane.border_subtitle = Content(ascii_only(safe_text(subtitle)) if is_ascii else safe_text(subtitle))
 
 
-class Prose(ScrollView, Painted, inherit_bindings=False):
+class Prose(Scrolled, inherit_bindings=False):
     """Paragraphs in a pane that scrolls."""
 
     DEFAULT_CSS = f"""
-    Prose {{ padding: 0 1; scrollbar-size-vertical: 1; scrollbar-gutter: stable; overflow-x: hidden; {FRAME} }}
+    Prose {{ {SCROLLED} }}
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TEXT)]
     text: reactive[Sequence[Paragraph]] = reactive((), repaint=False)
@@ -101,13 +101,6 @@ class Prose(ScrollView, Painted, inherit_bindings=False):
 
     def on_resize(self) -> None:
         self._measure()
-
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Paint the lines that changed."""
-        if self.show_vertical_scrollbar:
-            self.vertical_scrollbar.position = new_value
-        if round(old_value) != round(new_value):
-            self.repaint()
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
         """The visible lines."""
@@ -129,21 +122,3 @@ class Prose(ScrollView, Painted, inherit_bindings=False):
             self.virtual_size = Size(1, len(self.lines(width)))
             self.scroll_y = min(self.scroll_y, self.max_scroll_y)
         self.repaint()
-
-    def action_line_up(self) -> None:
-        self.scroll_relative(y=-1, animate=False)
-
-    def action_line_down(self) -> None:
-        self.scroll_relative(y=1, animate=False)
-
-    def action_screen_up(self) -> None:
-        self.scroll_relative(y=-self.drawn_size.height, animate=False)
-
-    def action_screen_down(self) -> None:
-        self.scroll_relative(y=self.drawn_size.height, animate=False)
-
-    def action_first(self) -> None:
-        self.scroll_to(y=0, animate=False)
-
-    def action_last(self) -> None:
-        self.scroll_to(y=self.max_scroll_y, animate=False)
