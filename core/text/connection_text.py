@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jobtop.core.units import ABSENT, format_bytes, number_of, printable
+from jobtop.core.text.unread_text import denied_words, unread_text
+from jobtop.core.units import ABSENT, format_bytes, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,21 +25,13 @@ def pid_text(line: ConnectionLine) -> str:
 
 def denied_text(live: LiveConnections) -> str | None:
     """That the sockets of some processes cannot be read; None if all could."""
-    if not live.denied:
-        return None
-    who = number_of(live.denied, "process", "processes")
-    return f"the sockets of {who} cannot be read (another user's; try as that user or as root)"
+    return denied_words(live.denied, "sockets")
 
 
 def not_live_text(job: Job, is_here: bool) -> str:
     """Why no connections of a job can be shown, and what is known instead."""
-    if job.start_time is None and job.queue is not None:
-        return "it was not run" if job.status.ended else "it is queued and has no connections yet (jobtop queue)"
-    if not is_here and not job.status.ended:
-        return f"it runs on {printable(job.host)}: its connections can only be seen there"
-    if not job.status.ended:
-        return "its processes are not known, so its connections cannot be seen"
-    return f"connections are only known while a job runs; {totals_text(job)}"
+    unread = unread_text(job, is_here, "connections")
+    return unread or f"connections are only known while a job runs; {totals_text(job)}"
 
 
 def totals_text(job: Job) -> str:

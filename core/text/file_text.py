@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobtop.core.text.unread_text import denied_words, unread_text
 from jobtop.core.units import ABSENT, format_bytes, number_of, printable
 
 TYPE_CHECKING = False
@@ -40,21 +41,13 @@ def kept_files(job: Job) -> list[dict[str, Any]]:
 
 def denied_text(live: LiveFiles) -> str | None:
     """Which processes could not be read, and what helps; None if all could."""
-    if not live.denied:
-        return None
-    processes = number_of(live.denied, "process", "processes")
-    return f"the files of {processes} cannot be read: {live.reason} (another user's; try as that user or as root)"
+    return denied_words(live.denied, "files", live.reason or "")
 
 
 def no_files_text(job: Job, is_here: bool) -> str:
     """Why no files of a job are known that is not read now."""
-    if job.start_time is None and job.queue is not None:
-        return "it was not run" if job.status.ended else "it is queued and has no files open yet (jobtop queue)"
-    if not is_here and not job.status.ended:
-        return f"it runs on {printable(job.host)}: its open files can only be seen there"
-    if not job.status.ended:
-        return "its processes are not known, so its open files cannot be seen"
-    return "no files are in its record: none was seen open, or files were not recorded (monitor.without)"
+    none_kept = "no files are in its record: none was seen open, or files were not recorded (monitor.without)"
+    return unread_text(job, is_here, "open files") or none_kept
 
 
 def summary_lines(job: Job, most: int) -> list[str]:
