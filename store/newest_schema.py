@@ -4,7 +4,7 @@ A new store is made from this in a quarter of the time that all migrations take.
 """
 
 # ruff: noqa: E501
-SCRIPT_VERSION = 9
+SCRIPT_VERSION = 10
 SCRIPT = """
 CREATE TABLE jobs (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -286,6 +286,64 @@ CREATE INDEX events_by_job ON events (job_seq, id);
 CREATE INDEX events_of_host ON events (at) WHERE host_seq IS NOT NULL;
 CREATE INDEX events_of_device ON events (device_seq, at) WHERE device_seq IS NOT NULL;
 CREATE INDEX events_of_alerts ON events (at) WHERE kind = 'alert';
+CREATE TABLE alerts (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    job_seq INTEGER REFERENCES jobs (seq) ON DELETE CASCADE,
+    host_seq INTEGER REFERENCES hosts (seq) ON DELETE CASCADE,
+    device_seq INTEGER REFERENCES devices (seq) ON DELETE CASCADE,
+    rule TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    severity TEXT NOT NULL,
+    state TEXT NOT NULL,
+    began_at REAL NOT NULL,
+    fired_at REAL,
+    resolved_at REAL,
+    acknowledged_at REAL,
+    acknowledged_by TEXT,
+    note TEXT,
+    value REAL,
+    worst REAL,
+    level REAL,
+    text TEXT NOT NULL,
+    detail TEXT NOT NULL DEFAULT '{}',
+    flapping INTEGER NOT NULL DEFAULT 0,
+    step INTEGER NOT NULL DEFAULT 0,
+    CHECK (iif(job_seq, 1, 0) + iif(host_seq, 1, 0) + iif(device_seq, 1, 0) = 1)
+) STRICT;
+CREATE INDEX alerts_by_job ON alerts (job_seq, state, severity) WHERE job_seq IS NOT NULL;
+CREATE INDEX alerts_open ON alerts (state, rule) WHERE state <> 'resolved';
+CREATE INDEX alerts_by_time ON alerts (began_at);
+CREATE INDEX alerts_of_hosts ON alerts (host_seq) WHERE host_seq IS NOT NULL;
+CREATE INDEX alerts_of_devices ON alerts (device_seq) WHERE device_seq IS NOT NULL;
+CREATE TABLE messages (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL UNIQUE,
+    rule TEXT NOT NULL,
+    action TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    state TEXT NOT NULL,
+    severity TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    ready_at REAL NOT NULL,
+    next_try_at REAL NOT NULL,
+    tries INTEGER NOT NULL DEFAULT 0,
+    problem TEXT,
+    sent_at REAL,
+    given_up_at REAL,
+    members TEXT NOT NULL,
+    content TEXT
+) STRICT;
+CREATE INDEX messages_unsent ON messages (action, id) WHERE sent_at IS NULL AND given_up_at IS NULL;
+CREATE INDEX messages_by_rule ON messages (rule, created_at);
+CREATE TABLE alert_marks (
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    at REAL NOT NULL,
+    until REAL,
+    by TEXT NOT NULL,
+    note TEXT,
+    PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
 INSERT INTO "touches" VALUES(0);
 DELETE FROM "sqlite_sequence";
 """

@@ -380,12 +380,79 @@ ALTER TABLE jobs ADD COLUMN limited_by TEXT;
 ALTER TABLE jobs ADD COLUMN findings TEXT NOT NULL DEFAULT '{}';
 """
 
+# `alerts` has one row for each time that a rule was true: of a job, of a boot of the host, or of a device. `value` is
+# what made it fire, `worst` the largest excess since; `detail` has other values as JSON. `messages` has what is to be
+# sent: `action` and `origin` name the action and its file, since an address may be a secret; `ready_at` is when it may
+# be sent, `tries` counts attempts; `members` has the ids of its alerts as JSON. `alert_marks` has what people decided:
+# kind `mute_rule`, `mute_job`, `armed` (a rule that may act), `seen` (a failed job that was acknowledged).
+V10 = """
+CREATE TABLE alerts (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    job_seq INTEGER REFERENCES jobs (seq) ON DELETE CASCADE,
+    host_seq INTEGER REFERENCES hosts (seq) ON DELETE CASCADE,
+    device_seq INTEGER REFERENCES devices (seq) ON DELETE CASCADE,
+    rule TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    severity TEXT NOT NULL,
+    state TEXT NOT NULL,
+    began_at REAL NOT NULL,
+    fired_at REAL,
+    resolved_at REAL,
+    acknowledged_at REAL,
+    acknowledged_by TEXT,
+    note TEXT,
+    value REAL,
+    worst REAL,
+    level REAL,
+    text TEXT NOT NULL,
+    detail TEXT NOT NULL DEFAULT '{}',
+    flapping INTEGER NOT NULL DEFAULT 0,
+    step INTEGER NOT NULL DEFAULT 0,
+    CHECK (iif(job_seq, 1, 0) + iif(host_seq, 1, 0) + iif(device_seq, 1, 0) = 1)
+) STRICT;
+CREATE INDEX alerts_by_job ON alerts (job_seq, state, severity) WHERE job_seq IS NOT NULL;
+CREATE INDEX alerts_open ON alerts (state, rule) WHERE state <> 'resolved';
+CREATE INDEX alerts_by_time ON alerts (began_at);
+CREATE INDEX alerts_of_hosts ON alerts (host_seq) WHERE host_seq IS NOT NULL;
+CREATE INDEX alerts_of_devices ON alerts (device_seq) WHERE device_seq IS NOT NULL;
+CREATE TABLE messages (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL UNIQUE,
+    rule TEXT NOT NULL,
+    action TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    state TEXT NOT NULL,
+    severity TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    ready_at REAL NOT NULL,
+    next_try_at REAL NOT NULL,
+    tries INTEGER NOT NULL DEFAULT 0,
+    problem TEXT,
+    sent_at REAL,
+    given_up_at REAL,
+    members TEXT NOT NULL,
+    content TEXT
+) STRICT;
+CREATE INDEX messages_unsent ON messages (action, id) WHERE sent_at IS NULL AND given_up_at IS NULL;
+CREATE INDEX messages_by_rule ON messages (rule, created_at);
+CREATE TABLE alert_marks (
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    at REAL NOT NULL,
+    until REAL,
+    by TEXT NOT NULL,
+    note TEXT,
+    PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+"""
+
 TABLES = (
     *("jobs", "events", "log_marks", "head", "series", "blocks", "snapshots", "hosts", "host_head", "host_series"),
     *("host_blocks", "host_details", "leases", "groups", "touches", "agent", "devices", "device_head", "device_series"),
     *("device_blocks", "named", "named_head", "named_series", "named_blocks"),
+    *("alerts", "messages", "alert_marks"),
 )
-MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, V7, V8, V9)
+MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, V7, V8, V9, V10)
 VERSION = len(MIGRATIONS)
 
 

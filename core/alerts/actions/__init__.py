@@ -1,0 +1,1 @@
+"""How an alert reaches people: one file for each way."""
