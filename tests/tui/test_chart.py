@@ -10,7 +10,7 @@ from jobtop.core.metrics import BY_KEY
 from jobtop.core.record import replace
 from jobtop.tui.chart.axes import moments, scale_of
 from jobtop.tui.chart.chart import Chart
-from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, EventMark, Plot, Side, legend
+from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, EventMark, Plot, Side, Threshold, legend
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.palette import DARK, LIGHT, Tone
 from jobtop.tui.widgets.cells import Span, width_of
@@ -123,6 +123,31 @@ def test_a_limit_is_dashed_once_the_curve_comes_near_it() -> None:
     assert not any("╌" in line for line in drawn(far))
     assert drawn(far)[0].endswith("├6 GiB")
     assert text_of(legend(far, None, 80)).endswith("limit 64.0 GiB")
+
+
+def test_a_threshold_is_a_line_with_a_label_beside_the_curve() -> None:
+    nearly_full = Threshold(6 * GIB, "nearly full 75 %")
+    lines = drawn(view(right=Axis(limit=8 * GIB, thresholds=(nearly_full,))))
+    row = next(line for line in lines if "┄" in line)
+    assert row.count("┄") > 20
+    assert " nearly full 75 % " in row
+    assert drawn(view(right=Axis(limit=8 * GIB, thresholds=(Threshold(64 * GIB, "far"),)))) == drawn(view())
+    assert not any("nearly" in line for line in drawn(view(right=Axis(thresholds=(nearly_full,))), 30))
+
+
+def test_the_label_of_a_threshold_does_not_cover_the_curve_if_there_is_room() -> None:
+    low_first = [10.0] * 300 + [90.0] * 301
+    high_first = low_first[::-1]
+    for values, is_left in ((low_first, True), (high_first, False)):
+        chart = ChartView(series=(cpu(values),), left=Axis(100.0, thresholds=(Threshold(90.0, "busy"),)))
+        row = next(line for line in drawn(chart) if "busy" in line)
+        assert (row.index("busy") < 30) is is_left
+
+
+def test_a_threshold_in_the_row_of_the_limit_leaves_the_limit_visible() -> None:
+    lines = drawn(view(right=Axis(limit=8 * GIB, thresholds=(Threshold(7.9 * GIB, "full"),))))
+    assert lines[0].count("╌") > 30
+    assert " full " in lines[0]
 
 
 def test_what_is_not_known_is_a_gap() -> None:

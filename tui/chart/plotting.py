@@ -23,6 +23,8 @@ LEAST_COLUMNS = 4
 MARKER_EVERY = 28
 LEAST_TITLE, LONGEST = 8, 500
 TONES = tuple(Tone)  # the owners of cells
+BELOW_CURVES = frozenset(" ·┄╌")  # what a curve is drawn over
+LONGEST_LABEL = 0.6  # of the row of a threshold
 NEAR_LIMIT = 0.4  # of a limit: the line of a limit that is further away is not shown, since it would flatten the curve
 
 
@@ -84,8 +86,17 @@ class ChartSeries:
 
 
 @record
+class Threshold:
+    """The level of an alert rule, as a labelled line."""
+
+    value: float
+    label: str
+    tone: Tone = Tone.YELLOW
+
+
+@record
 class Axis:
-    """How a side is scaled: up to a fixed top or as high as needed; and the line of its limit, with its name.
+    """How a side is scaled: up to a fixed top or as high as needed; the line of its limit, with its name; thresholds.
 
     A curve below `least` is not magnified to fill the chart.
     """
@@ -94,6 +105,7 @@ class Axis:
     limit: float | None = None
     least: float = 0.0
     limit_name: str = "limit"
+    thresholds: Sequence[Threshold] = ()
 
 
 @record
@@ -233,6 +245,7 @@ class Plot:
         """The rows of the plot with their labels, and the time axis below."""
         sheet = Sheet(self.columns, self.rows)
         self._draw_grid(sheet)
+        thresholds = self._draw_thresholds(sheet)
         self._draw_limits(sheet)
         column = self.column(cursor) if cursor is not None and self.bounds[0] <= cursor <= self.bounds[1] else None
         if column is not None:
@@ -241,6 +254,8 @@ class Plot:
         for number, series in enumerate(self.view.series):
             if series.is_known:
                 self._draw_series(sheet, number, series)
+        for row, line in thresholds.items():
+            label_row(sheet, row, line.label, line.tone)
         lines = [[*self._left_mark(row), *_spans(sheet.runs(row)), *self._right_mark(row)] for row in range(self.rows)]
         return [*lines, self._time_axis(column), self._time_labels()] if self.has_axis else lines
 
@@ -250,8 +265,8 @@ class Plot:
             return None
         axis = self.view.axis(side)
         peak = max(axis.least, *(_peak(series, self.bounds) for series in shown))
-        if axis.limit is not None and NEAR_LIMIT * axis.limit <= peak:
-            peak = max(peak, axis.limit)
+        lines = [line.value for line in axis.thresholds] + ([] if axis.limit is None else [axis.limit])
+        peak = max([peak, *(line for line in lines if NEAR_LIMIT * line <= peak)])
         return scale_of(shown[0].metric, peak, self.rows, axis.top)
 
     def _labels(self, side: Side) -> dict[int, str]:
@@ -275,6 +290,18 @@ class Plot:
                 row = self._row(side, limit)
                 for column in range(self.columns):
                     sheet.put(column, row, "╌", Tone.VERMILION)
+
+    def _draw_thresholds(self, sheet: Sheet) -> dict[int, Threshold]:
+        """Draw the visible thresholds; return them by their rows, each row with its first."""
+        drawn: dict[int, Threshold] = {}
+        for side, scale in self.scales.items():
+            for line in self.view.axis(side).thresholds:
+                row = self._row(side, line.value)
+                if line.value <= scale.top and row not in drawn:
+                    drawn[row] = line
+                    for column in range(self.columns):
+                        sheet.put(column, row, "┄", line.tone)
+        return drawn
 
     def _draw_series(self, sheet: Sheet, number: int, series: ChartSeries) -> None:
         layer = Layer(self.columns, self.rows, self.dots)
@@ -323,6 +350,20 @@ class Plot:
     def _time_labels(self) -> list[Span]:
         words = label_line(moments(self.bounds, self.is_live, self.columns), self.columns)
         return [Span(" " * self.left), Span(words, Tone.GREY), Span(" " * self.right)]
+
+
+def label_row(sheet: Sheet, row: int, label: str, tone: Tone) -> None:
+    """Write a label into a row, where no curve is if possible; a label that takes most of the row is left out."""
+    text = f" {safe_text(label)} "
+    wide = cell_len(text)
+    if wide > LONGEST_LABEL * sheet.columns or wide != len(text):
+        return
+    owned = zip(sheet.characters[row], sheet.owners[row], strict=True)
+    free = [character in BELOW_CURVES or owner == Tone.FAINT for character, owner in owned]
+    places = range(1, sheet.columns - wide)
+    left = next((place for place in places if all(free[place : place + wide])), 1)
+    for offset, character in enumerate(text):
+        sheet.put(left + offset, row, character, tone)
 
 
 def empty_lines(words: str, width: int, height: int) -> list[list[Span]]:
