@@ -13,16 +13,17 @@ from jobtop.core.measure.derive import derive
 from jobtop.core.measure.observation import Observation
 from jobtop.core.measure.sampler import Batch, Sampler
 from jobtop.core.measure.tally import Tally
-from jobtop.core.record import record
+from jobtop.core.record import record, replace
 from jobtop.core.run.start_problems import TOO_MANY
 from jobtop.core.series.endpoints import FIRST_SAMPLE
 from jobtop.core.units import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Protocol
 
+    from jobtop.core.alerts.model import Transition
     from jobtop.core.config import Config
     from jobtop.core.measure.derive import Frame
     from jobtop.core.measure.target import Target
@@ -45,6 +46,12 @@ if TYPE_CHECKING:
         def step(self) -> bool: ...
         def finish(self, key: str) -> None: ...
         def close(self) -> None: ...
+
+    class AlertRules(Protocol):
+        """What judges the samples; called from the writer thread. It returns what has changed, to be stored."""
+
+        def see(self, batch: Batch) -> Sequence[Transition]: ...
+        def leave(self, key: str) -> None: ...
 
 
 HOST_LEASE_SECONDS = 3.0
@@ -96,8 +103,8 @@ class Watched:
 class Engine:
     """Runs the two threads; `close` ends both."""
 
-    def __init__(self, sink: Sink, settings: Settings) -> None:
-        self.sink, self.settings = sink, settings
+    def __init__(self, sink: Sink, settings: Settings, alerts: AlertRules | None = None) -> None:
+        self.sink, self.settings, self.alerts = sink, settings, alerts
         self.sampler = Sampler(
             self._take, settings.budget, settings.without, settings.secret, asked_budget=settings.asked_budget
         )
@@ -194,6 +201,8 @@ class Engine:
     def finish(self, key: str) -> None:
         """Note that a job has no more samples: they can be packed."""
         self.watched.pop(key, None)
+        if self.alerts is not None:
+            self.alerts.leave(key)
         self._finished.append(key)
         self._news.set()
 
@@ -222,12 +231,8 @@ class Engine:
         waiting: list[Batch] = []
         while True:
             self._news.wait()
-            if not self._flushing.is_set():
-                self._flushing.wait(max(0.0, kept_at + self.sink.pace_seconds - time.monotonic()))
-            self._news.clear()
-            self._flushing.clear()
             began = time.thread_time()
-            waiting += self._new_batches()
+            waiting += self._batches_until(kept_at + self.sink.pace_seconds)
             waiting, is_busy = self._keep(waiting)
             self.sampler.charged_seconds += time.thread_time() - began
             kept_at = time.monotonic()
@@ -242,8 +247,20 @@ class Engine:
                 break
         self._guarded(self.sink.close)
 
+    def _batches_until(self, moment: float) -> list[Batch]:
+        """The batches that came until a moment, or until they are wanted at once; each is judged when it comes."""
+        taken: list[Batch] = []
+        while True:
+            self._news.clear()
+            taken += self._new_batches()
+            left = moment - time.monotonic()
+            if self._flushing.is_set() or left <= 0 or not self._news.wait(left):
+                break
+        self._flushing.clear()
+        return taken + self._new_batches()  # what came with a flush since the last look
+
     def _new_batches(self) -> list[Batch]:
-        batches = [self._batches.popleft() for _ in range(len(self._batches))]
+        batches = [self._judged(self._batches.popleft()) for _ in range(len(self._batches))]
         for batch in batches:
             for key, sample in batch.samples:
                 watched = self.watched.get(key)
@@ -252,6 +269,17 @@ class Engine:
                     if watched.report is not None:
                         watched.report_on(sample)
         return batches
+
+    def _judged(self, batch: Batch) -> Batch:
+        """The batch with the alerts that it changes."""
+        if self.alerts is None:
+            return batch
+        try:
+            changes = self.alerts.see(batch)
+        except Exception as error:  # noqa: BLE001 - a border: a mistake in a rule costs alerts, never samples
+            self._note(error)
+            return batch
+        return replace(batch, alerts=changes) if changes else batch
 
     def _keep(self, batches: list[Batch]) -> tuple[list[Batch], bool]:
         """The batches to try again later, and whether the only reason is that another process holds the store."""

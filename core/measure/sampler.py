@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from jobtop.core.alerts.model import Transition
     from jobtop.core.measure.collectors.host.reading import HostSample
     from jobtop.core.measure.collectors.processes import ProcessTable
     from jobtop.core.measure.device import Device
@@ -46,7 +47,7 @@ class Batch:
 
     `devices`: device, seconds since boot, raw counters and gauges by catalogue key.
     `named`: job key, the name the job chose, elapsed seconds, value. The owner of an event is a job key, None for the
-    host, or a device. `products`: what the makers of devices call them.
+    host, or a device. `products`: what the makers of devices call them. `alerts` are added when it was judged.
     """
 
     samples: list[tuple[str, Sample]] = fresh(default_factory=list)
@@ -56,9 +57,10 @@ class Batch:
     devices: list[tuple[Device, float, dict[str, Number | None]]] = fresh(default_factory=list)
     named: list[tuple[str, str, float, float]] = fresh(default_factory=list)
     products: dict[Device, str] = fresh(default_factory=dict)
+    alerts: Sequence[Transition] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.samples or self.host or self.devices or self.named or self.events)
+        return bool(self.samples or self.host or self.devices or self.named or self.events or self.alerts)
 
 
 class Sampler:
@@ -157,14 +159,31 @@ class Sampler:
                 self._asked -= watch.interval is not None
                 self._guarded.pop(key, None)
                 self._new = [other for other in self._new if other is not watch]
-                for rhythm in self._rhythms.values():
-                    if key in rhythm.quiet:
-                        self._hand_over(Batch([(key, sample) for sample in rhythm.samples_until_now(watch)]))
-                    rhythm.remove(key)
+                self._leave_rhythms(watch)
                 self.collecting.take_last_remarks(watch)
                 self.collecting.forget(key)
                 self._set_jobs()
         return watch
+
+    def set_interval(self, key: str, seconds: float) -> bool:
+        """Sample a job at another interval from now on; False if it is not sampled here."""
+        with self._lock:
+            watch = self.watches.get(key)
+            if watch is None:
+                return False
+            self._asked += watch.interval is None
+            watch.interval = seconds
+            if watch not in self._new:
+                self._leave_rhythms(watch)
+                self._new.append(watch)
+        self._wake.set()
+        return True
+
+    def _leave_rhythms(self, watch: Watch) -> None:
+        for rhythm in self._rhythms.values():
+            if watch.key in rhythm.quiet:
+                self._hand_over(Batch([(watch.key, sample) for sample in rhythm.samples_until_now(watch)]))
+            rhythm.remove(watch.key)
 
     def _set_jobs(self) -> None:
         self.collecting.set_jobs({key: watch.target for key, watch in self.watches.items()})
