@@ -49,6 +49,7 @@ EARLIEST, LATEST = -6e10, 2.5e11  # seconds since the epoch that a calendar has
 LARGEST_PID = 2**31 - 1
 # Linux accepts at most 6 MiB of arguments, 2 MiB by default; SQLite returns values of up to 64 MiB.
 MOST_CHARACTERS = 16 * 1024 * 1024  # of all texts of a job
+MOST_TEXT_CHARACTERS = 1 << 20  # of a text of an alert, of a message or of a mark
 BOUNDS: dict[str, tuple[float, float]] = {
     **dict.fromkeys("submitted_at start_time end_time heartbeat stop_at last_heard".split(), (EARLIEST, LATEST)),
     **dict.fromkeys(("shim_pid", "recorder_pid"), (1, LARGEST_PID)),
@@ -327,6 +328,27 @@ def event_from_row(row: sqlite3.Row) -> tuple[float, str, dict[str, Any]]:
     return at, kind, parse_mapping(row["detail"], "the detail of an event")
 
 
+def check_moments(row: sqlite3.Row, names: Iterable[str], required: Iterable[str] = ()) -> None:
+    """Raise RowDamaged unless columns of a row are moments that a calendar has, or absent where they may be."""
+    for name in names:
+        value = row[name]
+        if value is None and name not in required:
+            continue
+        if not is_number(value) or not EARLIEST <= value <= LATEST:
+            raise RowDamaged(f"{name} is {quote_value(value)}, not a time")
+
+
+def check_texts(row: sqlite3.Row, required: Iterable[str], optional: Iterable[str] = ()) -> None:
+    """Raise RowDamaged unless columns of a row are texts that are not too long; `optional` ones may be absent."""
+    for names, may_be_absent in ((required, False), (optional, True)):
+        for name in names:
+            value = row[name]
+            if value is None and may_be_absent:
+                continue
+            if type(value) is not str or len(value) > MOST_TEXT_CHARACTERS:
+                raise RowDamaged(f"{name} is {quote_value(value)}")
+
+
 def mark_from_row(row: Sequence[Any]) -> tuple[float, int, int | None]:
     """A log mark: seconds since the start, and the bytes of stdout and stderr written by then."""
     elapsed, out, err = row
@@ -361,17 +383,18 @@ def _monitor(text: object) -> Monitor:
 
 def parse_kept(word: object) -> Kept:
     """The member of Kept with this value."""
-    kept: Kept = _member(Kept, word, "kept")
+    kept: Kept = parse_member(Kept, word, "kept")
     return kept
 
 
 def parse_status(word: object) -> Status:
     """The member of Status with this value."""
-    status: Status = _member(Status, word, "status")
+    status: Status = parse_member(Status, word, "status")
     return status
 
 
-def _member(kind: type[Any], value: object, name: str) -> Any:
+def parse_member(kind: type[Any], value: object, name: str) -> Any:
+    """The member of an enum with this value."""
     try:
         return kind(value)
     except ValueError:

@@ -27,6 +27,7 @@ SEVERITIES = {
     "recorded_again": WARNING,
     "gpu_throttled": WARNING,
     "gpu_lost": BAD,
+    "alert_resolved": GOOD,
 }
 
 
@@ -41,8 +42,8 @@ def event_text(kind: str, detail: Mapping[str, Any]) -> str:
             return f"stop requested by {known.get('by', 'unknown')}"
         case "exited":
             return f"ended: {known.get('status', 'unknown')}{because}"
-        case "alert" if "text" in known:
-            return known["text"]
+        case "alert" | "alert_resolved" if "text" in known:
+            return f"alert resolved: {known['text']}" if kind == "alert_resolved" else known["text"]
         case "suspended":
             return f"the machine was suspended for {_seconds(detail.get('seconds'))}"
         case "limit_reached" if "used_bytes" in known:
