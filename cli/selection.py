@@ -20,7 +20,7 @@ from jobtop.core.query.completion import complete
 from jobtop.core.query.conditions import Filter
 from jobtop.core.query.filter import LANGUAGE, line_of, parse
 from jobtop.core.query.selection import Selection, read_selection
-from jobtop.core.record import record
+from jobtop.core.record import record, replace
 from jobtop.core.units import number_of, printable
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.references import FORMS_HELP
@@ -84,10 +84,15 @@ def action(verb: str, applies_to: Callable[[Job], bool]) -> Action:
     return Action(verb, lambda _, found: [job for job in found if applies_to(job)])
 
 
-def parse_words(words: Sequence[str]) -> Filter | None:
+def parse_words(app: App, words: Sequence[str]) -> Filter | None:
     """Parse the arguments of a verb as a filter; None without any."""
     line = line_of(words)
-    return parse(line, time.time()) if line else None
+    return with_prices(app, parse(line, time.time())) if line else None
+
+
+def with_prices(app: App, wanted: Filter) -> Filter:
+    """Return the filter with the prices of [cost], if it needs them."""
+    return replace(wanted, prices=app.prices) if wanted.has("cost", "energy") else wanted
 
 
 def selection_of(words: Sequence[str], filters: Sequence[str]) -> Selection:
@@ -103,7 +108,7 @@ def find_selected(app: App, selection: Selection) -> list[tuple[Jobs, Job]]:
     if selection.filter is None:
         found = [app.find(reference) for reference in selection.references]
         return list({job.id: (jobs, job) for jobs, job in found}.values())
-    query = Query(filter=selection.filter, sort="begun", reverse=True, limit=None)
+    query = Query(filter=with_prices(app, selection.filter), sort="begun", reverse=True, limit=None)
     found = app.fleet.select(query) if app.has_history() else []
     if not found:
         raise UnknownJob(f"No job matches {printable(selection.text)}")
@@ -118,7 +123,7 @@ def find_to_change(
     if selection.filter is None:
         return app.jobs_to_change(selection.references)
     jobs = app.jobs()
-    query = Query(filter=selection.filter, sort="begun", reverse=True, limit=None)
+    query = Query(filter=with_prices(app, selection.filter), sort="begun", reverse=True, limit=None)
     found = wanted.choose(jobs, jobs.select(query))
     if not found:
         raise UnknownJob(f"No job to {wanted.verb} matches {printable(selection.text)}")

@@ -22,14 +22,17 @@ if TYPE_CHECKING:
     from jobtop.core.query.conditions import Filter
     from jobtop.store.database import Database
 
-GROUPINGS = ("tool", "name", "host", "user", "month", "limited")
+GROUPINGS = ("tool", "name", "host", "user", "month", "day", "limited")
 COLUMNS = {"limited": "limited_by"}  # of groupings that have another name
 TAG_PREFIX, PARAM_PREFIX = "tag:", "param:"
 PAIRS = {TAG_PREFIX: "tags", PARAM_PREFIX: "params"}
 LABEL_TYPES = frozenset((str, type(None)))
 IS_UPPER_BOUND = "coalesce(instr(sources, 'rusage_floor') > 0, 0)"  # the memory peak of a very short job
 # Years that a calendar can have: a moment of a damaged row may be any number.
-MONTH = "CASE WHEN start_time BETWEEN 0 AND 2e11 THEN strftime('%Y-%m', start_time, 'unixepoch', 'localtime') END"
+CALENDAR = {
+    name: f"CASE WHEN start_time BETWEEN 0 AND 2e11 THEN strftime('{date}', start_time, 'unixepoch', 'localtime') END"
+    for name, date in (("month", "%Y-%m"), ("day", "%Y-%m-%d"))
+}
 
 
 def grouping(word: str) -> str:
@@ -59,11 +62,11 @@ def read_figures(
     names = ("seq", "id", column, "status", *COST_COLUMNS[:3], *more)
     with querying(database, Query(since=since, filter=wanted)) as (connection, where, values):
         stored = columns_of_jobs(connection)
-        selected = [MONTH if name == "month" else name if name in stored else "NULL" for name in names]
+        selected = [CALENDAR.get(name) or (name if name in stored else "NULL") for name in names]
         sql = f"SELECT {', '.join(selected)}, {IS_UPPER_BOUND} FROM jobs {where} ORDER BY start_time"
         rows = tuple_cursor(connection).execute(sql, values).fetchall()
     if not _are_valid(rows):
-        checker = RowChecker(tuple("tool" if name == "month" else name for name in names))
+        checker = RowChecker(tuple("tool" if name in CALENDAR else name for name in names))
         rows = database.decode_rows(rows, lambda row: _checked(checker, row))
     if seen is not None:
         rows = [row for row in rows if row[1] not in seen]

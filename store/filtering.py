@@ -22,6 +22,7 @@ from jobtop.core.query.conditions import (
     NumberParameter,
     NumberRange,
 )
+from jobtop.store.costs import JOB_COST, JOB_ENERGY
 from jobtop.store.jobs import BEGIN_TIME, LIVE_STATUSES, SEQ_IN_LIST, placeholders, sql_list
 from jobtop.store.query_sql import columns_of_jobs
 from jobtop.store.rows import parse_mapping, parse_texts
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 
 COMPUTED_FIELDS = {
     "begun": BEGIN_TIME,
-    # Without the ones that are not known; a job of which none is known has none.
-    "energy": "coalesce(energy_cpu_joules + energy_gpu_joules, energy_cpu_joules, energy_gpu_joules)",
+    "energy": JOB_ENERGY,
+    "cost": JOB_COST,
     "elapsed": f"coalesce(duration_seconds, CASE WHEN status IN ({LIVE_STATUSES}) THEN ? - start_time END)",
     "stale": f"CASE WHEN status NOT IN ({sql_list(sorted(AT_WORK))}) OR host = ? THEN 0"
     f" ELSE ? - heartbeat > {MISSED_BEATS}"
@@ -88,7 +89,7 @@ def _function_name(number: int | str) -> str:
 
 def _known(condition: Condition, stored: frozenset[str]) -> Condition:
     """The condition without fields that an older store does not have: these are absent, and so never match."""
-    known = stored | (COMPUTED_FIELDS.keys() if "energy_cpu_joules" in stored else COMPUTED_FIELDS.keys() - {"energy"})
+    known = stored | COMPUTED_FIELDS.keys()
     return Condition(tuple(part for part in condition.parts if part[0] in known), condition.negated)
 
 

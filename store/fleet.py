@@ -104,7 +104,7 @@ class Fleet:
             return sum(found for _, found in self.each(lambda jobs: jobs.count(self._query_for(jobs, query))))
         found = self.each(lambda jobs: jobs.select_ids(self._query_for(jobs, query)))
         all_ids = {job_id for _, ids in found for job_id in ids}
-        if query == Query(sort=query.sort, reverse=query.reverse, limit=query.limit):
+        if not query.has_conditions:
             return len(all_ids)  # without conditions it does not matter which copy counts
         outdated = self._outdated_ids(all_ids)
         return sum(len(set(ids) - outdated.get(store, set())) for store, ids in found)
@@ -171,7 +171,7 @@ class Fleet:
         from jobtop.store.listing import Position, read_key
 
         store, job = last
-        key, precedes = read_key(store.database, query.sort, job.seq or 0), True
+        key, precedes = read_key(store.database, query, job.seq or 0), True
         starts = {}
         for jobs in self.stores:
             precedes = precedes and jobs is not store

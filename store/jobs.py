@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import sqlite3
     from typing import Any
 
+    from jobtop.core.analysis.cost import Prices
     from jobtop.core.query.conditions import Filter
 
     Change = Callable[[Job], tuple[Job, "Iterable[Event]"]]
@@ -67,6 +68,17 @@ class Query:
     reverse: bool = False
     limit: int | None = 10
     after: int | None = None  # the number of a job: select only jobs that follow it in this order
+    prices: Prices | None = None  # for the order by cost or energy; None: those of the filter
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether some jobs may not be selected."""
+        return self != Query(sort=self.sort, reverse=self.reverse, limit=self.limit, prices=self.prices)
+
+    @property
+    def needs_prices(self) -> bool:
+        """Whether the cost of jobs decides which are selected, or their order."""
+        return self.sort == "cost" or (self.filter is not None and self.filter.has("cost"))
 
 
 @record

@@ -17,7 +17,7 @@ from jobtop.core.record import fields, fresh, record
 from jobtop.store.figures import IS_UPPER_BOUND, valid_figures
 from jobtop.store.jobs import SEQ_IN_LIST, Query
 from jobtop.store.ordering import SORT_KEYS, order_of
-from jobtop.store.query_sql import querying, tuple_cursor
+from jobtop.store.query_sql import columns_of_jobs, query_costs, querying, tuple_cursor
 from jobtop.store.rows import (
     RowChecker,
     are_numbers,
@@ -76,6 +76,7 @@ class JobLine:
     memory_is_bound: bool = False
     io_read_bytes: int | None = None
     io_write_bytes: int | None = None
+    limited_by: str | None = None
     settled: bool = True
     last_heard: float | None = None
     interval_seconds: float | None = None
@@ -126,7 +127,8 @@ def read_lines(database: Database, seqs: Iterable[int]) -> list[JobLine]:
     """The current lines of some jobs; the line of a deleted job says so."""
     seqs = list(seqs)
     with database.reading() as connection:
-        sql = f"SELECT {COLUMNS} FROM jobs WHERE {SEQ_IN_LIST}"
+        columns = COLUMNS if "limited_by" in columns_of_jobs(connection) else COLUMNS.replace("limited_by", "NULL")
+        sql = f"SELECT {columns} FROM jobs WHERE {SEQ_IN_LIST}"
         rows = {row[0]: row for row in tuple_cursor(connection).execute(sql, (json.dumps(seqs),)).fetchall()}
     lines = {line.seq: line for line in database.decode_rows(rows.values(), _line)}
     return [lines.get(seq) or JobLine(seq, "", UNREADABLE if seq in rows else REMOVED, Status.UNKNOWN) for seq in seqs]
@@ -176,10 +178,10 @@ def _follows(position: Position, key: str, compared: str) -> tuple[str, list[Any
     return f"(({key}, seq) {compared} (?, ?) OR {key} IS NULL)", [position.key, position.seq]
 
 
-def read_key(database: Database, sort: str, seq: int) -> Any:
+def read_key(database: Database, query: Query, seq: int) -> Any:
     """The sort key of one job in the merged order of several stores."""
-    with database.reading() as connection:
-        row = connection.execute(f"SELECT {merge_key(sort)} FROM jobs WHERE seq = ?", (seq,)).fetchone()
+    with database.reading() as connection, query_costs(connection, query):
+        row = connection.execute(f"SELECT {merge_key(query.sort)} FROM jobs WHERE seq = ?", (seq,)).fetchone()
     return None if row is None else row[0]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from jobtop.core.errors import BadValue, did_you_mean
 from jobtop.core.units import printable
+from jobtop.store.costs import JOB_COST, JOB_ENERGY
 from jobtop.store.jobs import BEGIN_TIME, SEQ_IN_LIST
 
 TYPE_CHECKING = False
@@ -31,6 +32,8 @@ SORT_KEYS = {
     "read": "io_read_bytes",
     "write": "io_write_bytes",
     "io": "io_read_bytes + io_write_bytes",
+    "energy": JOB_ENERGY,
+    "cost": JOB_COST,
     "name": "name COLLATE NOCASE",
     "tool": "tool COLLATE NOCASE",
     "host": "host",

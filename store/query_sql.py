@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def querying(database: Database, query: Query) -> Iterator[tuple[sqlite3.Connection, str, list[Any]]]:
     """A read transaction, the WHERE clause of a query, which may be empty, and the values of its placeholders."""
     if query.filter is None:
-        with database.reading() as connection:
+        with database.reading() as connection, query_costs(connection, query):
             yield connection, *_where(query)
         return
     from jobtop.store.filtering import filter_terms
@@ -30,8 +30,26 @@ def querying(database: Database, query: Query) -> Iterator[tuple[sqlite3.Connect
 
     if can_narrow(query.filter.conditions):
         update_index(database)
-    with database.reading() as connection, filter_terms(connection, query.filter) as terms:
+    with (
+        database.reading() as connection,
+        query_costs(connection, query),
+        filter_terms(connection, query.filter) as terms,
+    ):
         yield connection, *_where(query, terms)
+
+
+@contextmanager
+def query_costs(connection: sqlite3.Connection, query: Query) -> Iterator[None]:
+    """The SQL functions for energy and cost of jobs, if a query calls them."""
+    by_filter = query.filter is not None and query.filter.has("cost", "energy")
+    if not by_filter and query.sort not in ("cost", "energy"):
+        yield
+        return
+    from jobtop.store.costs import cost_functions
+
+    prices = query.filter.prices if query.prices is None and query.filter is not None else query.prices
+    with cost_functions(connection, columns_of_jobs(connection), prices):
+        yield
 
 
 def tuple_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:

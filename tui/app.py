@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
 from textual.app import App
@@ -27,6 +28,9 @@ from jobtop.tui.palette import THEMES
 from jobtop.tui.preferences import Preferences
 from jobtop.tui.widgets.cells import safe_text
 from jobtop.tui.widgets.painting import ASCII_CLASS
+
+if TYPE_CHECKING:
+    from jobtop.core.analysis.cost import Prices
 
 # Imported when first opened: the dashboard does not wait for the other screens.
 PAGES = {
@@ -150,6 +154,13 @@ class Console(App[int]):
             page.show(message.view)
         if (row := self.attended_row) is not None and row.job.status.ended and isinstance(page, Page):
             page.say_ended(row.job)
+
+    @cached_property
+    def prices(self) -> Prices:
+        """The prices of [cost]."""
+        from jobtop.core.analysis.cost import Prices, prices_of
+
+        return prices_of(self.options.config) if self.options.config is not None else Prices()
 
     @property
     def attended_row(self) -> JobRow | None:

@@ -180,6 +180,8 @@ def _columns() -> dict[str, HistoryColumn]:
         "mem": ("resource_usage.memory_peak_bytes", 0, memory_peak),
         "read": ("resource_usage.io_read_bytes", 0, lambda job: format_bytes(job.usage.io_read_bytes)),
         "write": ("resource_usage.io_write_bytes", 0, lambda job: format_bytes(job.usage.io_write_bytes)),
+        "received": ("resource_usage.net_rx_bytes", 0, lambda job: format_bytes(job.usage.net_rx_bytes)),
+        "sent": ("resource_usage.net_tx_bytes", 0, lambda job: format_bytes(job.usage.net_tx_bytes)),
         "limited": ("limited_by", 12, lambda job: job.limited_by),
         "pinned": ("pinned", 40, lambda job: "yes" if job.pinned else "no"),
         "kept": ("kept", 40, lambda job: str(job.kept)),

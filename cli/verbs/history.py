@@ -26,6 +26,7 @@ from jobtop.store.ordering import shown_keys, sort_key
 
 HOST = TableColumn("HOST", widest=24)
 DEFAULT_LIMIT = 10
+NO_PRICE = "no price is set, so no job has a cost (--set cost.kwh=0.32, or [cost] in config.toml, sets one)"
 
 
 def complete_status(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -63,7 +64,7 @@ def complete_sort_key(ctx: click.Context, param: click.Parameter, incomplete: st
     default="newest",
     metavar="KEY",
     shell_complete=complete_sort_key,
-    help="Sort by newest (the default), seq, start, end, duration, cpu, efficiency, memory, read, write, name, …",
+    help="Sort by newest (the default), seq, start, end, duration, cpu, efficiency, memory, energy, cost, name, …",
 )
 @click.option("--reverse", is_flag=True, help="Reverse the order.")
 @click.option(
@@ -93,11 +94,14 @@ def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], *
         name_glob=options["name"],
         tag=options["tag"],
         since=options["since"],
-        filter=parse_words(words),
+        filter=parse_words(app, words),
         sort=sort_key(options["sort"]),
+        prices=app.prices,
         reverse=options["reverse"],
         limit=None if everything else limit or DEFAULT_LIMIT,
     )
+    if query.needs_prices and not app.prices.has_price:
+        app.warn(NO_PRICE)
     page_after = options["page_after"]
     found = app.fleet.select(query, page_after) if app.has_history() or page_after is not None else []
     if columns and style == "csv":
@@ -130,9 +134,6 @@ def empty_message(app: App, query: Query, is_last_page: bool = False) -> str:
     place = several if len(app.stores) > 1 else str([*app.stores, app.paths.store][0])
     if is_last_page:
         return f"No more matching jobs in {place}."
-    if query == Query(sort=query.sort, reverse=query.reverse, limit=query.limit):
+    if not query.has_conditions:
         return f"No jobs in {place}. To record one: jobtop run -- COMMAND"
-    conditions = () if query.filter is None else query.filter.conditions
-    by_energy = any(field == "energy" for condition in conditions for field, _ in condition.parts)
-    measured = " The filter energy compares measured energy, not estimates." if by_energy else ""
-    return f"No matching jobs in {place}; jobtop history --all lists all.{measured}"
+    return f"No matching jobs in {place}; jobtop history --all lists all."

@@ -80,7 +80,7 @@ def prune(app: App, /, words: tuple[str, ...], before: float | None, dry_run: bo
     With --older-than or a FILTER, samples and output of those ended jobs are deleted instead, whatever the settings
     say; the records stay. jobtop lists these jobs and asks first.
     """
-    wanted = parse_words(words)
+    wanted = parse_words(app, words)
     existing_store(app, None)
     policy = read_policy(app.config)
     if wanted is not None or before is not None:

@@ -8,7 +8,7 @@ from jobtop.cli.app import App
 from jobtop.cli.selection import filter_argument, parse_words
 from jobtop.cli.text.tables import TableColumn, format_options, print_records, table, truncate
 from jobtop.cli.values import PastMoment
-from jobtop.cli.verbs.history import empty_message
+from jobtop.cli.verbs.history import NO_PRICE, empty_message
 from jobtop.core.analysis.statistics import Distribution, Statistics, Summary, group_json, statistics
 from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.query.filter import LANGUAGE
@@ -43,7 +43,7 @@ COST_TITLES = {"ENERGY": "with_energy", "CO2": "with_energy", "COST": "with_mone
 @click.option(
     "--by",
     default="tool",
-    metavar="tool|name|host|user|month|limited|tag:K|param:K",
+    metavar="tool|name|host|user|month|day|limited|tag:K|param:K",
     help="What to group by; tool by default.",
 )
 @format_options
@@ -53,7 +53,9 @@ def stats(app: App, style: str, words: tuple[str, ...], since: float | None, by:
 
     With a FILTER, such as tag:nightly since:7d, only the matching jobs.
     """
-    by, wanted = grouping(by), parse_words(words)
+    by, wanted = grouping(by), parse_words(app, words)
+    if Query(filter=wanted).needs_prices and not app.prices.has_price:
+        app.warn(NO_PRICE)
     result = statistics(app.fleet.figures(since, by, wanted, app.prices) if app.has_history() else [])
     if style == "csv":
         print_records(

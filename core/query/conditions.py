@@ -10,6 +10,7 @@ import operator
 import re
 from functools import lru_cache
 
+from jobtop.core.analysis.cost import Prices, cost_of
 from jobtop.core.model import Usage
 from jobtop.core.paths import hostname
 from jobtop.core.record import fields, fresh, record
@@ -155,11 +156,19 @@ class Condition:
 
 @record
 class Filter:
-    """Selects jobs that meet all conditions, as of `now`; jobs of the host `caretaker` are never stale."""
+    """Selects jobs that meet all conditions, as of `now` and at the `prices` of now.
+
+    Jobs of the host `caretaker` are never stale.
+    """
 
     conditions: tuple[Condition, ...] = ()
     now: float = 0.0
     caretaker: str = fresh(default_factory=hostname)
+    prices: Prices = Prices()
+
+    def has(self, *names: str) -> bool:
+        """Whether a condition is about one of these fields."""
+        return any(field in names for condition in self.conditions for field, _ in condition.parts)
 
     def matches(self, job: Job) -> bool:
         return all(
@@ -176,10 +185,9 @@ class Filter:
                 return self.now - job.start_time
             return job.duration_seconds
         if field == "energy":
-            known = [
-                joules for joules in (job.usage.energy_cpu_joules, job.usage.energy_gpu_joules) if joules is not None
-            ]
-            return sum(known) if known else None
+            return cost_of(job, self.prices).joules
+        if field == "cost":
+            return cost_of(job, self.prices).money
         if field == "stale":
             return job.is_stale(self.now, self.caretaker)
         return getattr(job.usage if field in USAGE else job, field)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from jobtop.core.analysis.cost import Prices
 from jobtop.core.errors import BadValue, nearest_name
 from jobtop.core.query.conditions import Condition, ContainsText, Filter, JoinedWords
 from jobtop.core.query.keys import KEYS, find_key, shortened
@@ -33,7 +34,7 @@ Filters: a job has to match every word.
   since:7d                 started since then; also since:today and before:2026-11-15
   started:2026-11-01..     started in a range of time; also ended
   mem:4G..  mem:..4G       at least, at most; time:1m..5m is from, to
-                           also cpu, efficiency, read, write, energy, exit, signal
+                           also cpu, efficiency, read, write, energy, cost, exit, signal
   limited:storage          limited by storage; also cpu, memory, waiting, …
   'mem>4G'                 more than; also < >= <=; in quotes for the shell
   '!tool:make'             jobs that do not match; also -- -tool:make
@@ -59,9 +60,9 @@ class Word:
     is_closed: bool
 
 
-def parse(text: str, now: float) -> Filter:
-    """Parse a filter line; FilterError marks the wrong word."""
-    return Filter(tuple(_condition(text, word, now) for word in split(text)), now)
+def parse(text: str, now: float, prices: Prices | None = None) -> Filter:
+    """Parse a filter line; FilterError marks the wrong word. Without prices no job has a cost."""
+    return Filter(tuple(_condition(text, word, now) for word in split(text)), now, prices=prices or Prices())
 
 
 def split(text: str) -> list[Word]:

@@ -245,6 +245,12 @@ def _joules(text: str) -> float:
     return float(number) * {None: 1.0, "k": 1e3, "M": 1e6, "G": 1e9}[prefix] * {"J": 1.0, "Wh": 3600.0}[unit]
 
 
+def _money(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,9})?", text):
+        raise BadValue(f'"{shortened(text)}" is not a cost: write a number without the currency, such as 1.50')
+    return float(text)
+
+
 def _exit_code(text: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", text):
         raise BadValue(f'"{shortened(text)}" is not an exit code, such as 0 or 137')
@@ -291,6 +297,7 @@ KEYS = {
     "read": _number("read", "io_read_bytes", parse_size),
     "write": _number("write", "io_write_bytes", parse_size),
     "energy": _number("energy", "energy", _joules),
+    "cost": _number("cost", "cost", _money),
     "exit": _number("exit", "exit_code", _exit_code, is_exact=True),
     "signal": _number("signal", "signal", _signal, is_exact=True),
     "limited": Key(_limited),

@@ -9,6 +9,7 @@ import pytest
 from rich.cells import cell_len
 from textual.screen import ModalScreen
 
+from jobtop.core.config import load
 from jobtop.core.model import Status, Usage
 from jobtop.core.paths import StatePaths
 from jobtop.core.query.filter import parse
@@ -89,6 +90,23 @@ def test_the_newest_job_is_first_and_a_filter_keeps_matching_jobs(tmp_path: Path
         await guest.until(lambda: len(guest.names()) == 5)
 
     visit_history(tmp_path, scene)
+
+
+def test_a_column_tells_what_limited_a_job_and_a_filter_what_it_cost(tmp_path: Path) -> None:
+    slow = made_job(name="slow", limited_by="storage", usage=Usage(cpu_total_seconds=7200.0))
+    kept_jobs(tmp_path, slow, made_job(name="quick", usage=Usage(cpu_total_seconds=60.0)))
+    config = load(("cost.cpu_hour=1",), {}, str(tmp_path))
+
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("2")
+        guest = HistoryVisitor(visitor.pilot, visitor.console)
+        await guest.until(lambda: guest.names() == ["quick", "slow"])
+        assert "LIMITED" in guest.lines()[0]
+        assert "storage" in next(line for line in guest.lines() if "slow" in line)
+        await guest.filter("cost>1")
+        await guest.until(lambda: guest.names() == ["slow"])
+
+    visit(tmp_path, scene, (150, 24), Options([StatePaths(tmp_path, HERE).store], config=config))
 
 
 def test_the_jobs_are_filtered_while_the_user_types(tmp_path: Path) -> None:

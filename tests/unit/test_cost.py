@@ -19,6 +19,7 @@ from jobtop.store.figures import grouping, read_figures
 from records import HERE, call, kept_jobs, made_job
 
 KWH = 3.6e6
+HOUR_OF_CPU = Usage(cpu_total_seconds=3600.0)
 GIB = 1 << 30
 USAGE = Usage(cpu_total_seconds=1800.0, memory_peak_bytes=8 * GIB, memory_mean_bytes=4 * GIB)
 JOB = made_job(duration_seconds=3600.0, usage=USAGE)
@@ -189,6 +190,7 @@ def test_jobs_are_grouped_by_user_and_by_the_month_of_their_start(tmp_path: Path
     jobs = replace(JOB, user="ada", start_time=1_794_000_000.0), replace(JOB, user="bob", start_time=None)
     assert set(figures(tmp_path / "a", "user", None, *jobs).groups) == {"ada", "bob"}
     assert set(figures(tmp_path / "b", "month", None, *jobs).groups) == {"2026-11", None}
+    assert set(figures(tmp_path / "c", "day", None, *jobs).groups) == {"2026-11-06", None}
     with pytest.raises(BadValue, match="param:KEY"):
         grouping("params")
 
@@ -208,6 +210,72 @@ def test_show_history_and_stats_tell_what_a_job_cost(home: Path) -> None:
     groups = json.loads(call(*prices, "stats", "--by", "tag:team", "--json").stdout)["by_tag:team"]
     assert (groups["blue"]["total_cost"], groups["blue"]["total_energy_kwh"]) == (1.5, 3.0)
     assert "1.50 EUR" in call(*prices, "stats", "--by", "month").stdout
+
+
+def named(job: Job, name: str, usage: Usage | None = None) -> Job:
+    return replace(job, id=new_id(), name=name, usage=usage or job.usage)
+
+
+def names(*arguments: str) -> list[str]:
+    """The names that `history` lists with prices and an estimate for each core."""
+    prices = ("--set", "cost.kwh=0.5", "--set", "cost.watts_per_core=1000")
+    answer = call(*prices, "history", "--columns", "name", *arguments)
+    assert answer.stderr == ""
+    return answer.stdout.split()[1:]
+
+
+@pytest.fixture
+def three(home: Path) -> None:
+    """Jobs of 3 kWh, of an estimated 1 kWh, and without energy, the last first."""
+    kept_jobs(home, named(JOB, "unknown", Usage()), named(MEASURED, "dear"), named(JOB, "estimated", HOUR_OF_CPU))
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("key", ["energy", "cost"])
+def test_history_sorts_by_energy_and_cost_and_jobs_without_come_last(key: str) -> None:
+    assert names("--sort", key) == ["dear", "estimated", "unknown"]
+    assert names("--sort", key, "--reverse") == ["estimated", "dear", "unknown"]
+    assert names("--sort", key, "--page-after", "dear") == ["estimated", "unknown"]
+    assert names("--sort", key, "--page-after", "estimated") == ["unknown"]
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("cost>1", ["dear"]),
+        ("cost:0.5..1.5", ["estimated", "dear"]),
+        ("!cost>1", ["estimated", "unknown"]),
+        ("energy>1kWh", ["dear"]),
+        ("energy:3600kJ..", ["estimated", "dear"]),
+        ("energy<0.5kWh", []),
+    ],
+)
+def test_filters_compare_energy_and_cost_as_they_are_shown(word: str, expected: list[str]) -> None:
+    assert names(word) == expected or (not expected and names(word)[:1] == ["matching"])
+
+
+@pytest.mark.usefixtures("three")
+def test_a_cost_without_a_price_is_said(home: Path) -> None:
+    for arguments in (("history", "--sort", "cost"), ("history", "cost>1"), ("stats", "cost>1")):
+        assert "no price is set" in call(*arguments).stderr
+    assert call("history", "--sort", "energy").stderr == ""
+    wrong = call("history", "cost>1EUR")
+    assert (wrong.returncode, "without the currency" in wrong.stderr) == (2, True)
+
+
+def test_costs_are_sorted_over_several_stores(home: Path, tmp_path: Path) -> None:
+    kept_jobs(home, named(MEASURED, "dear"))
+    kept_jobs(tmp_path / "other", named(JOB, "estimated", HOUR_OF_CPU))
+    stores = [str(path) for place in (home, tmp_path / "other") for path in sorted(place.rglob("*.db"))]
+    both = [word for store in stores for word in ("--store", store)]
+    assert names("--sort", "cost", "--reverse", *both) == ["estimated", "dear"]
+    assert names("--sort", "cost", "--page-after", "dear", *both) == ["estimated"]
+
+
+def test_the_network_is_a_column_on_request(home: Path) -> None:
+    kept_jobs(home, replace(JOB, usage=Usage(net_rx_bytes=2048, net_tx_bytes=None)))
+    assert call("history", "--columns", "received,sent").stdout.split()[2:] == ["2.0", "KiB", "–"]
 
 
 def test_run_prints_the_cost_only_where_it_is_configured(home: Path) -> None:

@@ -232,7 +232,19 @@ def test_a_filter_adds_to_the_other_conditions_of_a_query(history: Database, kep
 def test_lines_have_the_values_of_their_jobs(history: Database, kept: list[Job]) -> None:
     order = read_order(history, Query(limit=None, reverse=True))
     for line, job in zip(read_lines(history, order.seqs), kept, strict=True):
-        for name in ("seq", "id", "name", "status", "host", "user", "tool", "flags", "tags", "start_time", "settled"):
+        for name in (
+            "seq",
+            "id",
+            "name",
+            "status",
+            "host",
+            "user",
+            "tool",
+            "flags",
+            "tags",
+            "start_time",
+            "limited_by",
+        ):
             assert getattr(line, name) == getattr(job, name)
         for name in ("cpu_total_seconds", "cpu_efficiency", "memory_peak_bytes", "io_read_bytes", "io_write_bytes"):
             assert getattr(line, name) == getattr(job.usage, name)
@@ -336,6 +348,8 @@ def test_a_store_of_an_older_version_is_listed_too(database: Database) -> None:
     with database.writing() as connection:
         connection.execute("DROP INDEX jobs_by_touch")
         connection.execute("DROP INDEX jobs_in_short")
+        for column in ("limited_by", "energy_cpu_joules"):
+            connection.execute(f"ALTER TABLE jobs DROP COLUMN {column}")
         for column in ("touched", "metrics", "start_boottime"):
             assert f"ADD COLUMN {column} " in V3
             connection.execute(f"ALTER TABLE jobs DROP COLUMN {column}")
@@ -345,6 +359,9 @@ def test_a_store_of_an_older_version_is_listed_too(database: Database) -> None:
     order = read_order(older, query)
     assert [line.name for line in read_lines(older, order.seqs)] == ["old"]
     assert read_order(older, query, order) is order
+    for sort in ("energy", "cost"):
+        assert list(read_order(older, Query(sort=sort, limit=None)).seqs) == [1]
+    assert not read_order(older, Query(filter=parse("cost>1", NOW), limit=None)).seqs
     older.close()
 
 

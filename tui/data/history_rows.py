@@ -239,6 +239,7 @@ def past_columns(has_hosts: bool = False) -> tuple[Column[PastRow], ...]:
         Column("memory", "MEM PK", memory, 6, align=right),
         Column("io", "I/O", lambda row: number(short_bytes(row.line.io_bytes)), 6, align=right, priority=6),
         Column("exit", "EXIT", ended, 5, align=right, priority=3),
+        Column("limited", "LIMITED", limited, 10, priority=10, sortable=False),
         *([] if has_hosts else [host]),
     )
 
@@ -296,6 +297,11 @@ def ended(row: PastRow) -> Cell:
     if line.exit_code is None:
         return number(ABSENT)
     return Words(str(line.exit_code), Tone.VERMILION if line.exit_code else Tone.GREY)
+
+
+def limited(row: PastRow) -> Cell:
+    """What limited the job most."""
+    return text(row.line.limited_by)
 
 
 def text(words: str | None) -> Cell:

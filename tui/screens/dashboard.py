@@ -318,7 +318,7 @@ class Dashboard(JobActions):
     def on_filter_line_applied(self, message: FilterLine.Applied) -> None:
         from jobtop.tui.data.row_filter import RowFilter
 
-        self.row_filter = RowFilter(message.text)
+        self.row_filter = RowFilter(message.text, self.console.prices)
         if message.is_final:
             self.query_one("#filter").set_class(bool(message.text), "-open")
             self.query_one("#filter").add_class("-short")

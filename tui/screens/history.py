@@ -104,7 +104,7 @@ class History(JobActions):
 
     async def _read_all(self) -> None:
         if self.filter is not None and time.time() - self.filter.now > FILTER_SECONDS:
-            self.filter = parse(self.text, time.time())
+            self.filter = parse(self.text, time.time(), self.console.prices)
         wanted, past = self.filter, self.past
         query = Query(filter=wanted, sort=self.sort.key, reverse=not self.sort.descending, limit=None)
         if others := await past.read(query):
@@ -168,7 +168,7 @@ class History(JobActions):
 
     def apply(self, text: str, is_final: bool = True) -> None:
         """Show the jobs that match a valid filter; the user may still be typing it."""
-        self.text, self.filter = text, parse(text, time.time()) if text else None
+        self.text, self.filter = text, parse(text, time.time(), self.console.prices) if text else None
         if is_final:
             self.table.focus()
         self.update_keys()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,7 +13,6 @@ from textual.containers import Horizontal, Vertical
 from textual.css.query import QueryType
 from textual.widget import Widget
 
-from jobtop.core.analysis.cost import Prices, prices_of
 from jobtop.core.analysis.ending import explain_end
 from jobtop.core.errors import JobtopError, UnknownJob
 from jobtop.core.model import Job, Status
@@ -361,13 +359,8 @@ class JobScreen(JobActions):
         if elapsed is None and row is not None:
             elapsed = with_wait(row, time.time()).elapsed
         is_stale = row is not None and row.is_stale
-        view = HeaderView(job_view, elapsed, self.moment, self.problem, is_stale, self.prices)
+        view = HeaderView(job_view, elapsed, self.moment, self.problem, is_stale, self.console.prices)
         self.query_one(JobHeader).view = view
-
-    @cached_property
-    def prices(self) -> Prices:
-        config = self.console.options.config
-        return prices_of(config) if config is not None else Prices()
 
     @staticmethod
     def no_processes(job_view: JobView) -> str:
