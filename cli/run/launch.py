@@ -224,9 +224,12 @@ def cost_text(app: App, job: Job) -> str | None:
 def write_record(app: App, job: Job, path: str) -> None:
     import json
 
+    from jobtop.core.analysis.cost import cost_of
+
+    record = job.to_json() | {"cost": cost_of(job, app.prices).to_json()}
     try:
         with open(path, "w") as file:
-            file.write(json.dumps(job.to_json(), indent=2) + "\n")
+            file.write(json.dumps(record, indent=2) + "\n")
     except OSError as error:
         app.warn(f"cannot write the record to {path}: {os.strerror(error.errno or 0)}")
 

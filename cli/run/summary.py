@@ -1,6 +1,7 @@
 """The summary that `run` prints after a job."""
 
 from jobtop.core.model import Job, Status
+from jobtop.core.text.connection_text import no_traffic_text
 from jobtop.core.text.memory_text import WITH_FILES, counts_mapped_files, is_peak_upper_bound
 from jobtop.core.units import format_bytes, format_duration, format_percent, printable
 
@@ -56,7 +57,9 @@ def incomplete_lines(job: Job) -> list[str]:
 def network_text(job: Job, with_source: bool = False) -> str | None:
     """Return what the job received and sent, and for `show` how that is known; None if it is not worth a line."""
     received, sent = job.usage.net_rx_bytes, job.usage.net_tx_bytes
-    if received is None or sent is None or (received + sent < LEAST_TRAFFIC_BYTES and not with_source):
+    if received is None or sent is None:
+        return no_traffic_text(job) if with_source and job.status.ended and job.usage.samples else None
+    if received + sent < LEAST_TRAFFIC_BYTES and not with_source:
         return None
     source = f" ({printable(job.sources['network'])})" if with_source and "network" in job.sources else ""
     return f"{format_bytes(received)} received, {format_bytes(sent)} sent{source}"

@@ -106,7 +106,7 @@ def test_the_middle_of_an_address_is_left_out_only_without_room() -> None:
 def test_a_narrow_pane_wraps_why_it_is_empty(tmp_path: Path, key: str) -> None:
     async def scene(visitor: Visitor, screen: JobScreen) -> None:
         await visitor.press(key)
-        await visitor.shows("it is not known how much" if key == "C" else "files")
+        await visitor.shows("not known: it was not measured" if key == "C" else "files")
         empty = screen.query_one(ConnectionTable).empty if key == "C" else screen.query_one(FileTable).empty
         words = " ".join(" ".join(line.strip(" │").split()) for line in (await visitor.shows("")).splitlines())
         assert empty

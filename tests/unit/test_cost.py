@@ -278,6 +278,16 @@ def test_the_network_is_a_column_on_request(home: Path) -> None:
     assert call("history", "--columns", "received,sent").stdout.split()[2:] == ["2.0", "KiB", "–"]
 
 
+def test_the_record_that_run_writes_has_the_cost(home: Path, tmp_path: Path) -> None:
+    record = tmp_path / "record.json"
+    machine = ("--set", "cost.instance=box", "--set", "cost.prices=box=3600")
+    call(*machine, "run", "--no-ui", "--quiet", "--record", str(record), "--", "true")
+    written = json.loads(record.read_text())
+    shown = json.loads(call(*machine, "show", "last", "--json").stdout)
+    assert written["cost"] == shown["cost"]
+    assert written["cost"]["money"] == pytest.approx(written["duration_seconds"])
+
+
 def test_run_prints_the_cost_only_where_it_is_configured(home: Path) -> None:
     assert "  cost " not in call("run", "--no-ui", "--", "true").stderr
     answer = call("--set", "cost.instance=box", "--set", "cost.prices=box=3600", "run", "--no-ui", "--", "true")

@@ -5,16 +5,20 @@ import errno
 import pytest
 
 from diag_messages import diag_socket
+from jobtop.cli.run.summary import network_text
 from jobtop.core.measure.collectors.network import tcp_traffic
 from jobtop.core.measure.collectors.network.job_processes import SocketOwners
 from jobtop.core.measure.collectors.network.sock_diag import TCP, DiagProblem, DiagSocket, problem_of
-from jobtop.core.measure.collectors.network.source import NetworkSource
+from jobtop.core.measure.collectors.network.source import TCP_LABEL, NetworkSource
 from jobtop.core.measure.collectors.network.tcp_traffic import TcpTraffic
 from jobtop.core.measure.collectors.pid_owners import PidOwners
 from jobtop.core.measure.source_runs import FastRun
 from jobtop.core.measure.sources import Options
 from jobtop.core.measure.target import Target
-from jobtop.core.model import Identity
+from jobtop.core.model import Identity, Status, Usage
+from jobtop.core.record import replace
+from jobtop.core.text.connection_text import totals_text
+from records import made_job
 
 NOBODY = {"job": Target(Identity("", 1 << 30, None), 0.0)}
 
@@ -32,8 +36,37 @@ def test_without_sock_diag_there_are_no_bytes_and_no_error(number: int, monkeypa
     last = source.conclude("job", NOBODY)
     assert last is not None
     assert last.jobs == {}
+    label = last.remarks["job"].sources["network"]
+    assert label.startswith("not measured: ")
+    assert str(problem_of(number)) in label
     source.forget("job")
     source.close()
+
+
+def test_a_job_without_connections_says_that_it_was_looked_for_them() -> None:
+    source = NetworkSource(Options())
+    assert source.available() is None
+    source.collect(NOBODY)
+    last = source.conclude("job", NOBODY)
+    source.close()
+    assert last is not None
+    assert (last.jobs, last.remarks["job"].sources) == ({}, {"network": TCP_LABEL})
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (TCP_LABEL, "no connection was seen (tcp"),
+        ("not measured: sock_diag: no", "not measured: sock_diag"),
+        (None, "not known"),
+    ],
+)
+def test_absent_totals_say_whether_they_were_measured(source: str | None, words: str) -> None:
+    job = made_job(usage=Usage(samples=3), sources={} if source is None else {"network": source})
+    assert str(network_text(job, with_source=True)).startswith(words)
+    assert network_text(job) is None
+    assert words in totals_text(job)
+    assert network_text(replace(job, status=Status.RUNNING), with_source=True) is None
 
 
 def test_a_list_that_fails_later_is_a_problem_of_this_source_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,8 @@ import time
 
 from jobtop.core.measure.collectors.activity import Activity
 from jobtop.core.measure.source import Readings, Remarks
+from jobtop.core.record import replace
+from jobtop.core.text.connection_text import NOT_MEASURED
 from jobtop.core.units import format_bytes
 
 TYPE_CHECKING = False
@@ -39,6 +41,7 @@ class NetworkSource:
         self._lock = threading.Lock()
         self._tcp: TcpTraffic | None = None
         self._namespaces: NamespaceTraffic | None = None
+        self._problem: str | None = None  # why sockets cannot be listed
         self._is_closed = False
         self._activity = Activity(None)
         self._known: list[str] = []  # jobs of which anything is known
@@ -59,8 +62,8 @@ class NetworkSource:
         self._activity = Activity(processes)
         try:
             self._tcp = TcpTraffic(PidOwners(proc, processes), proc)
-        except DiagProblem:  # `jobtop doctor` says why
-            self._tcp = None
+        except DiagProblem as problem:  # `jobtop doctor` says what helps
+            self._tcp, self._problem = None, str(problem)
         return None
 
     def collect(self, jobs: Jobs) -> Readings:
@@ -97,7 +100,7 @@ class NetworkSource:
             if self._namespaces is not None and not self._is_closed:
                 self._namespaces.read(jobs)
             self._read_last_sockets(key, jobs)
-            return self._readings([key])
+            return self._with_label(key, self._readings([key]))
         finally:
             self._lock.release()
 
@@ -134,6 +137,14 @@ class NetworkSource:
                 readings.jobs[key] = values
             if values or incomplete:
                 readings.remarks[key] = Remarks({"network": label} if values else {}, tuple(incomplete))
+        return readings
+
+    def _with_label(self, key: str, readings: Readings) -> Readings:
+        """Also for a job without values how it was looked for them: the record then says which kind of absent it is."""
+        said = readings.remarks.get(key) or Remarks()
+        if "network" not in said.sources:
+            label = TCP_LABEL if self._problem is None else f"{NOT_MEASURED}: {self._problem}"
+            readings.remarks[key] = replace(said, sources={"network": label})
         return readings
 
     def _of_job(self, key: str) -> tuple[dict[str, Number], str, list[str]]:
