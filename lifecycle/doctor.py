@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from jobtop.core.doctor import checks, devices, energy, gpus, probes, sources
 from jobtop.core.doctor.checks import Finding, MachineFiles, State
+from jobtop.core.doctor.containers import container_findings
 from jobtop.core.doctor.network import network_of_jobs
 from jobtop.core.paths import StatePaths
 from jobtop.core.units import format_bytes
@@ -49,6 +50,7 @@ def examine(paths: StatePaths, network: bool | None, encoding: str) -> Topics:
             *gpus.gpu_findings(machine, os.environ),
             energy.cpu_energy(machine),
             network_of_jobs(machine),
+            *container_findings(machine, os.environ),
         ],
         "Storing and showing data": [
             checks.state_directory(str(paths.root)),
