@@ -127,6 +127,11 @@ def tripped(rows):
     return _compiled_text(text, "tripped")  # type: ignore[return-value]
 
 
+def compile_value(expression: Expression, *, is_by_key: bool) -> Callable[..., float | None]:
+    """Return a function of values after, values before, seconds between and seconds since the start: its value."""
+    return _function(expression.tree, expression.scope if is_by_key else Scope.JOB, is_by_key=is_by_key)
+
+
 def key_nodes(tree: Node) -> list[Node]:
     """Return one part for each key: the key itself if it is used plainly, else its rate."""
     found: dict[str, Node] = {}

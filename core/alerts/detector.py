@@ -1,0 +1,73 @@
+"""What a kind of rule beyond a level has to offer, and what it is given. The evaluator knows no kind. Pure.
+
+A detector belongs to one rule and keeps what it needs of each owner. Every ten seconds it gets the newest readings of
+all owners of the rule, and returns a finding for each that it can judge. States, `for` and flapping are not its task:
+it says bad or good, and the evaluator does the rest.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from jobtop.core.alerts.model import RuleKind
+from jobtop.core.alerts.state_machine import Verdict
+from jobtop.core.record import fresh, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Protocol
+
+    from jobtop.core.alerts.model import Owner, Rule
+    from jobtop.core.model import Job
+
+    Number = float | int
+
+    class Detector(Protocol):
+        """Judges the owners of one rule. `join` may come again for a job that it knows: the record has changed."""
+
+        def join(self, job: Job) -> None: ...
+        def leave(self, owner: Owner) -> None: ...
+        def look(self, readings: Sequence[Reading], now: float) -> Iterable[Finding]: ...
+        def look_back(self, job: Job, past: Sequence[Job]) -> Finding | None: ...
+
+
+@record
+class Reading:
+    """The newest values of an owner. `value` is that of the rule's expression, `limit` that of its limit.
+
+    `moment` is when they were read: seconds since the start of the job, or since boot. `age_seconds` is how long ago
+    that was, without the time that the machine was suspended. `get` returns the value of any key of the owner.
+    """
+
+    owner: Owner
+    moment: float
+    age_seconds: float
+    value: float | None
+    limit: float | None
+    get: Callable[[str], Number | None]
+
+
+@record
+class Finding:
+    """What a detector says of an owner: bad, good, or absent if it cannot know; and why, in one line."""
+
+    owner: Owner
+    verdict: Verdict
+    value: float | None = None
+    text: str = ""
+    values: Mapping[str, float] = fresh(default_factory=dict)
+    detail: Mapping[str, object] = fresh(default_factory=dict)
+
+
+# The module in core/alerts/detectors/ of each kind. It has a function `open_detector(rule)`.
+MODULES: dict[RuleKind, str] = {}
+
+
+def open_detector(rule: Rule) -> Detector | None:
+    """Return a detector for a rule; None if levels and events are all that its kind needs."""
+    if rule.kind not in MODULES:
+        return None
+    module = import_module(f"jobtop.core.alerts.detectors.{MODULES[rule.kind]}")
+    opened: Detector = module.open_detector(rule)
+    return opened

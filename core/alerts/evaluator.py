@@ -1,0 +1,293 @@
+"""Judges samples of jobs, the host and its devices by all rules, and returns the changes of alerts. Pure.
+
+`at` is the wall clock, for people. Times between samples come from the samples: a clock that is set changes nothing.
+"""
+
+from __future__ import annotations
+
+from jobtop.core.alerts.detector import Reading
+from jobtop.core.alerts.expression import JOB_POSITIONS
+from jobtop.core.alerts.job_events import EventRules
+from jobtop.core.alerts.model import RuleKind
+from jobtop.core.alerts.rule_watch import DROPPED, NOT_MEANT, RuleWatch
+from jobtop.core.alerts.seen import Seen, longest_gap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
+
+    from jobtop.core.alerts.model import Owner, Rule, Transition
+    from jobtop.core.alerts.rule_watch import JobRow
+    from jobtop.core.measure.device import Device
+    from jobtop.core.model import Job, Sample
+
+    Number = float | int
+    ByKey = Mapping[str, Number | None]
+
+LOOK_SECONDS = 10.0  # between two calls of `slow`
+LONGEST_STEP_SECONDS = (
+    30.0  # that the clock of the evaluator moves by at most: a suspended machine, a clock that is set
+)
+LOST_SECONDS = 300.0  # without a value of the host or a device
+SUSPENDED = "suspended"
+
+
+class Evaluator:
+    """All rules at work. It is called from one thread."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._seen: dict[Owner, Seen] = {}
+        self._extra: dict[str, dict[str, Number | None]] = {}
+        self._watches: dict[tuple[str, str | None], RuleWatch] = {}
+        self._due: list[Transition] = []  # to be returned by the next call
+        self._at = 0.0
+        self._now = 0.0  # a clock that only moves forward, and not while the machine is suspended
+        self.set_rules(rules)
+
+    def set_rules(self, rules: Sequence[Rule]) -> list[Transition]:
+        """Use other rules from now on; alerts of a rule that still looks at the same value continue."""
+        before, self._watches = self._watches, {}
+        changes: list[Transition] = []
+        for rule in rules:
+            if not rule.is_enabled:
+                continue
+            watch = self._watches[rule.name, rule.directory] = RuleWatch(rule, self._jobs)
+            earlier = before.get((rule.name, rule.directory))
+            if earlier is not None and looks_at(earlier.rule) == looks_at(rule):
+                watch.inherit(earlier)
+                del before[rule.name, rule.directory]
+            for job in self._jobs.values():
+                changes += self._enter(watch, job)
+        for watch in before.values():
+            changes += watch.close_all(self._at, DROPPED)
+        self._sort_watches()
+        return changes
+
+    def _sort_watches(self) -> None:
+        watches = self._watches.values()
+        self._job_levels = [watch for watch in watches if watch.tripped is not None]
+        self._slow_levels = [watch for watch in watches if watch.is_level and watch.is_for_jobs and watch.is_slow]
+        self._other_levels: dict[str, list[RuleWatch]] = {}
+        for watch in watches:
+            if watch.is_level and not watch.is_for_jobs:
+                self._other_levels.setdefault(str(watch.rule.scope), []).append(watch)
+        self._detecting = [watch for watch in watches if watch.detector is not None]
+        self._events = EventRules([watch for watch in watches if watch.rule.kind is RuleKind.EVENT])
+
+    def _enter(self, watch: RuleWatch, job: Job) -> Iterable[Transition]:
+        """Let a rule see a job if it is for it; an alert that is open though it is not for it any more ends."""
+        if watch.is_for(job):
+            watch.members.add(job.id)
+            if watch.detector is not None:
+                watch.detector.join(job)
+        elif job.id in watch.members or job.id in watch.open:
+            change = watch.leave(job.id, self._at, NOT_MEANT)
+            return () if change is None else (change,)
+        return ()
+
+    def join(self, job: Job, open_alerts: Sequence[Transition] = ()) -> None:
+        """Judge a job from now on; its alerts that an earlier engine has opened continue."""
+        self._jobs[job.id] = job
+        self.resume(open_alerts)
+        for watch in self._watches.values():
+            self._due += self._enter(watch, job)
+
+    def resume(self, open_alerts: Sequence[Transition]) -> None:
+        """Continue alerts that an earlier engine has opened; those of rules that are gone end with the next call."""
+        for alert in open_alerts:
+            watch = self._watches.get((alert.rule.name, alert.rule.directory))
+            if watch is None:
+                watch = RuleWatch(alert.rule, self._jobs)
+                watch.resume(alert)
+                self._due += watch.close_all(max(self._at, alert.at), DROPPED)
+            elif alert.owner not in watch.open:
+                watch.resume(alert)
+
+    def leave(self, job_id: str, at: float) -> list[Transition]:
+        """Judge a job no longer: it has ended, and so have its alerts."""
+        changes = self._begin(at)
+        for watch in self._watches.values():
+            change = watch.leave(job_id, at)
+            if change is not None:
+                changes.append(change)
+        for known in (self._jobs, self._seen, self._extra):
+            known.pop(job_id, None)
+        return changes
+
+    def leave_host(self) -> None:
+        """Judge the host and its devices no longer: another engine does. Their alerts stay open."""
+        for watch in self._watches.values():
+            if not watch.is_for_jobs:
+                watch.forget_all()
+        self._seen = {owner: seen for owner, seen in self._seen.items() if isinstance(owner, str)}
+
+    def see_jobs(self, samples: Sequence[tuple[str, Sample]], at: float) -> list[Transition]:
+        """Judge samples of jobs by the rules on levels."""
+        changes = self._begin(at)
+        rows = self._rows(samples)
+        by_job: dict[str, list[JobRow]] | None = None
+        for watch in self._job_levels:
+            assert watch.tripped is not None
+            tripped = watch.tripped(rows)
+            if tripped or watch.open:
+                if by_job is None:
+                    by_job = rows_by_job(rows)
+                changes += watch.see_rows(tripped, by_job, self._seen, at)
+        return changes
+
+    def _rows(self, samples: Sequence[tuple[str, Sample]]) -> list[JobRow]:
+        rows: list[JobRow] = []
+        all_seen, now = self._seen, self._now
+        for key, sample in samples:
+            seen = all_seen.get(key)
+            if seen is None:
+                if key not in self._jobs:
+                    continue
+                seen = all_seen[key] = Seen(sample.elapsed, sample.values, now)
+            else:
+                seen.update(sample.elapsed, sample.values, now)
+            rows.append((key, seen.after, seen.before, seen.seconds, seen.moment))
+        return rows
+
+    def see_extra(self, job_id: str, values: ByKey, at: float) -> list[Transition]:
+        """Judge values of a job that are not in its samples, such as the space on the disk of its directory."""
+        changes = self._begin(at)
+        if job_id not in self._jobs:
+            return changes
+        before = self._extra.get(job_id, {})
+        after = self._extra[job_id] = {**before, **values}
+        for watch in self._slow_levels:
+            if job_id in watch.members:
+                change = watch.see_values(job_id, before, after, 0.0, self._now, LOST_SECONDS, at)
+                if change is not None:
+                    changes.append(change)
+        return changes
+
+    def see_host(self, before: ByKey, after: ByKey, seconds: float, at: float) -> list[Transition]:
+        """Judge the host."""
+        seen = self._seen.get(None)
+        if seen is None:
+            seen = self._seen[None] = Seen(0.0, before, self._now)
+        seen.update(seen.moment + max(0.0, seconds), after, self._now)
+        seen.before = before
+        return self._begin(at) + self._see_values(None, "host", seen, at)
+
+    def see_device(self, device: Device, seconds_since_boot: float, values: ByKey, at: float) -> list[Transition]:
+        """Judge a device."""
+        seen = self._seen.get(device)
+        if seen is None:
+            seen = self._seen[device] = Seen(seconds_since_boot, values, self._now)
+        else:
+            seen.update(seconds_since_boot, values, self._now)
+        return self._begin(at) + self._see_values(device, device.kind, seen, at)
+
+    def _see_values(self, owner: Owner, scope: str, seen: Seen, at: float) -> list[Transition]:
+        changes = (
+            watch.see_values(owner, seen.before, seen.after, seen.seconds, seen.moment, seen.gap, at)
+            for watch in self._other_levels.get(scope, ())
+        )
+        return [change for change in changes if change is not None]
+
+    def see_event(self, owner: Owner, kind: str, detail: Mapping[str, Any], at: float) -> list[Transition]:
+        """Judge an event of a job, the host or a device."""
+        changes = self._begin(at)
+        if kind == SUSPENDED:
+            for watch in self._watches.values():
+                if owner in watch.open:
+                    watch.open[owner].restart()
+        return changes + self._events.see(owner, kind, detail, self._now, at)
+
+    def see_end(self, job: Job, past: Sequence[Job], at: float) -> list[Transition]:
+        """Judge how a job has ended, and what it used, given earlier jobs of its name; `leave` comes after this."""
+        changes = self._begin(at) + self._events.see_end(job, at)
+        for watch in self._detecting:
+            finding = watch.detector.look_back(job, past) if watch.detector and watch.is_for(job) else None
+            if finding is not None:
+                changes += watch.take_once(finding, at)
+        return changes
+
+    def slow(self, at: float) -> list[Transition]:
+        """Let the detectors look; called every ten seconds."""
+        changes = self._begin(at)
+        for watch in self._watches.values():
+            watch.forget_calm(at)
+            if watch.detector is not None:
+                findings = watch.detector.look(self._readings(watch), self._now)
+                taken = (watch.take(finding, self._now, longest_gap(LOOK_SECONDS), at) for finding in findings)
+                changes += [change for change in taken if change is not None]
+        changes += self._events.end_old(self._now, at)
+        return changes + self._end_lost(at)
+
+    def _end_lost(self, at: float) -> list[Transition]:
+        """End the alerts of the host and of devices that are not read any more."""
+        lost = [
+            owner
+            for owner, seen in self._seen.items()
+            if not isinstance(owner, str) and self._now - seen.seen_at >= LOST_SECONDS
+        ]
+        return [
+            change
+            for owner in lost
+            for watches in self._other_levels.values()
+            for watch in watches
+            if owner in watch.open and (change := watch.end_absent(owner, at)) is not None
+        ]
+
+    def _readings(self, watch: RuleWatch) -> list[Reading]:
+        """The newest values of the owners of a rule."""
+        if watch.is_for_jobs:
+            owners: Iterable[Owner] = watch.members & self._seen.keys()
+        else:
+            owners = [owner for owner in self._seen if scope_of(owner) == watch.rule.scope]
+        return [self._reading(watch, owner, self._seen[owner]) for owner in owners]
+
+    def _reading(self, watch: RuleWatch, owner: Owner, seen: Seen) -> Reading:
+        moment = (seen.before, seen.after, seen.seconds, seen.moment)
+        return Reading(
+            owner,
+            seen.moment,
+            self._now - seen.seen_at,
+            watch.value_of(*moment),
+            watch.limit_of(*moment),
+            self._getter(owner, seen),
+        )
+
+    def _getter(self, owner: Owner, seen: Seen) -> Callable[[str], Number | None]:
+        """Return a function that reads any key of an owner."""
+        values = seen.after
+        if not isinstance(owner, str):
+            return values.get  # type: ignore[no-any-return]
+        extra = self._extra.get(owner, {})
+
+        def get(key: str) -> Number | None:
+            return values[JOB_POSITIONS[key]] if key in JOB_POSITIONS else extra.get(key)
+
+        return get
+
+    def _begin(self, at: float) -> list[Transition]:
+        """Move the clock, and return the changes that wait to be returned."""
+        if self._at:
+            self._now += min(max(0.0, at - self._at), LONGEST_STEP_SECONDS)
+        self._at = at
+        changes, self._due = self._due, []
+        return changes
+
+
+def rows_by_job(rows: Iterable[JobRow]) -> dict[str, list[JobRow]]:
+    """Return the rows of each job, in their order; a job may have two samples in one batch."""
+    found: dict[str, list[JobRow]] = {}
+    for row in rows:
+        found.setdefault(row[0], []).append(row)
+    return found
+
+
+def looks_at(rule: Rule) -> tuple[object, ...]:
+    """Return what has to stay the same for the alerts of a changed rule to continue."""
+    return rule.kind, rule.scope, None if rule.expression is None else rule.expression.text
+
+
+def scope_of(owner: Device | str | None) -> str:
+    """Return the scope of an owner that is no job."""
+    return "host" if owner is None or isinstance(owner, str) else owner.kind

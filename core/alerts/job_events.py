@@ -1,0 +1,108 @@
+"""Rules on events: an event of a running job or a device, and the end of a job. Pure."""
+
+from __future__ import annotations
+
+from jobtop.core.alerts.detector import Finding
+from jobtop.core.alerts.state_machine import Verdict
+from jobtop.core.analysis.evidence import Cause, evidence_of
+from jobtop.core.measure.device import Device
+from jobtop.core.metrics import Scope
+from jobtop.core.text.event_text import event_text
+from jobtop.core.units import format_duration, printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from jobtop.core.alerts.model import Owner, Transition
+    from jobtop.core.alerts.rule_watch import RuleWatch
+    from jobtop.core.model import Job
+
+# The words of rules for events that have another name, and the events that end an alert.
+WORDS = {"gpu_throttled": "throttled", "limit_reached": "oom_killed"}
+ENDS = {"gpu_unthrottled": "gpu_throttled", "gpu_found": "gpu_lost"}
+CALM_SECONDS = 600.0  # without another event of its kind, until the alert of an event without an end is resolved
+# The words for the end of a job, the most exact first: a rule on a later one is silent if one on an earlier one fires.
+OOM_KILLED, DISK_FULL = "oom_killed", "disk_full"
+END_WORDS = (OOM_KILLED, DISK_FULL, "timeout", "lost", "error", "failed")
+OOM_FLAGS = ("oom_killed", "over_limit")
+
+
+class EventRules:
+    """The rules of the kind `event`."""
+
+    def __init__(self, watches: Sequence[RuleWatch]) -> None:
+        self._watches = watches
+
+    def see(self, owner: Owner, kind: str, detail: Mapping[str, Any], now: float, at: float) -> list[Transition]:
+        """Fire on an event of a running job, the host or a device; events that repeat do not fire again."""
+        ended = ENDS.get(kind)
+        word = WORDS.get(ended or kind, ended or kind)
+        changes: list[Transition | None] = []
+        for watch in self._watches:
+            if word not in watch.rule.events or not is_for_owner(watch, owner):
+                continue
+            if ended is not None:
+                changes.append(watch.close(owner, at, event_text(kind, detail)))
+            else:
+                finding = Finding(owner, Verdict.BAD, text=event_text(kind, detail), detail={"event": kind, **detail})
+                changes.append(watch.take(finding, now, float("inf"), at))
+        return [change for change in changes if change is not None]
+
+    def see_end(self, job: Job, at: float) -> list[Transition]:
+        """Fire on the end of a job, once for each rule on the most exact word for it."""
+        words = end_words(job)
+        meant = [watch for watch in self._watches if watch.is_for(job)]
+        for word in words:
+            watches = [watch for watch in meant if word in watch.rule.events]
+            if watches:
+                detail = {"event": word, "exit_code": job.exit_code, "signal": job.signal, "reason": job.reason}
+                finding = Finding(job.id, Verdict.BAD, text=end_text(job, word), detail=detail)
+                return [change for watch in watches for change in watch.take_once(finding, at)]
+        return []
+
+    def end_old(self, now: float, at: float) -> list[Transition]:
+        """End alerts of events that have no end of their own and did not come again."""
+        why = f"not again for {format_duration(CALM_SECONDS)}"
+        return [
+            change
+            for watch in self._watches
+            for owner, track in list(watch.open.items())
+            if track.is_older_than(now, CALM_SECONDS) and not has_end(watch.rule.events)
+            if (change := watch.close(owner, at, why)) is not None
+        ]
+
+
+def has_end(words: Sequence[str]) -> bool:
+    """Whether all of these events have another event that ends them."""
+    ending = {WORDS.get(kind, kind) for kind in ENDS.values()}
+    return set(words) <= ending
+
+
+def is_for_owner(watch: RuleWatch, owner: Owner) -> bool:
+    """Whether a rule is for a job, a device or the host."""
+    if isinstance(owner, str):
+        return owner in watch.members
+    return watch.rule.scope == (owner.kind if isinstance(owner, Device) else Scope.HOST)
+
+
+def end_words(job: Job) -> list[str]:
+    """Return the words of rules that say how a job ended, the most exact first."""
+    words = {str(job.status)}
+    if any(flag in job.flags for flag in OOM_FLAGS):
+        words.add(OOM_KILLED)
+    if any(seen.kind is Cause.DISK_FULL for seen in evidence_of(job.findings)):
+        words.add(DISK_FULL)
+    return [word for word in END_WORDS if word in words]
+
+
+def end_text(job: Job, word: str) -> str:
+    """Return how a job ended, in one line: `failed with exit code 3 after 4m10s: …`."""
+    what = {OOM_KILLED: "killed because memory ran out", DISK_FULL: "failed because a disk is full"}.get(word)
+    if what is None:
+        code = f" with exit code {job.exit_code}" if job.exit_code else ""
+        what = {"timeout": "timed out", "error": "could not start"}.get(word, f"{word}{code}")
+    lasted = f" after {format_duration(job.duration_seconds)}" if job.duration_seconds is not None else ""
+    because = f": {printable(job.reason)}" if job.reason else ""
+    return f"{what}{lasted}{because}"

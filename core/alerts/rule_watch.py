@@ -1,0 +1,260 @@
+"""One rule at work: the jobs that it is for, its compiled expression, and its alerts. Pure."""
+
+from __future__ import annotations
+
+from jobtop.core.alerts.detector import open_detector
+from jobtop.core.alerts.expression import Expression, compile_tripped, compile_value
+from jobtop.core.alerts.model import RuleKind, State, Transition
+from jobtop.core.alerts.state_machine import Judge, Track, Verdict, flapping_window
+from jobtop.core.measure.device import Device
+from jobtop.core.metrics import Scope
+from jobtop.core.text.alert_text import (
+    absent_text,
+    device_label,
+    fill_template,
+    level_text,
+    resolved_text,
+    value_fields,
+)
+from jobtop.core.units import format_duration, number_of, printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from jobtop.core.alerts.detector import Finding
+    from jobtop.core.alerts.expression import Row, Values
+    from jobtop.core.alerts.model import Owner, Rule
+    from jobtop.core.alerts.seen import Seen
+    from jobtop.core.model import Job
+
+    Number = float | int
+    ByKey = Mapping[str, Number | None]
+    JobRow = Row[str]
+
+JOB_SCOPES = (Scope.JOB, Scope.CONTAINER)
+ENDED, DROPPED, NOT_MEANT = "the job has ended", "the rule was removed or changed", "the rule is no longer for it"
+NEVER_FIRED, MOMENTARY = "never_fired", "momentary"  # in the detail of a transition
+NOTHING_KNOWN: dict[str, float] = {}
+
+
+class RuleWatch:
+    """A rule with its alerts: open ones, and those that were resolved a short time ago, because they may flap."""
+
+    def __init__(self, rule: Rule, jobs: Mapping[str, Job]) -> None:
+        self.rule, self._jobs = rule, jobs
+        self.members: set[str] = set()
+        self.open: dict[Owner, Track] = {}
+        self._calm: dict[Owner, Track] = {}
+        self.judge = Judge(rule)
+        self.is_for_jobs = rule.scope in JOB_SCOPES
+        self.detector = open_detector(rule)
+        self.expression = rule.expression or Expression("", ())
+        self.is_level = rule.kind is RuleKind.LEVEL and rule.expression is not None and rule.level is not None
+        self.is_slow = self.expression.is_slow
+        self._value = compile_value(self.expression, is_by_key=not self.is_for_jobs or self.is_slow)
+        self._limit = None if rule.limit is None else compile_value(rule.limit, is_by_key=not self.is_for_jobs)
+        self.tripped: Callable[[Sequence[JobRow]], list[tuple[str, float]]] | None = None
+        if self.is_level and self.is_for_jobs and not self.is_slow:
+            self.tripped = compile_tripped(self.expression, rule.above, rule.below)
+
+    def is_for(self, job: Job) -> bool:
+        """Whether the rule is for a job: by its scope, the directory of its file, and its filter."""
+        rule = self.rule
+        if not self.is_for_jobs or (rule.scope is Scope.CONTAINER and job.kind != "container"):
+            return False
+        if rule.directory is not None and not f"{job.cwd}/".startswith(f"{rule.directory.rstrip('/')}/"):
+            return False
+        return rule.filter is None or rule.filter.matches(job)
+
+    def see_rows(
+        self,
+        tripped: Sequence[tuple[str, float]],
+        by_job: Mapping[str, Sequence[JobRow]],
+        seen: Mapping[Owner, Seen],
+        at: float,
+    ) -> list[Transition]:
+        """Judge the samples of jobs that trip or have an open alert."""
+        touched = dict.fromkeys(key for key, _ in tripped if key in self.members)
+        touched |= dict.fromkeys(key for key in self.open if isinstance(key, str) and key in by_job)
+        changes = (self._see_row(row, seen[key].gap, at) for key in touched for row in by_job[key])
+        return [change for change in changes if change is not None]
+
+    def _see_row(self, row: JobRow, gap: float, at: float) -> Transition | None:
+        key, after, before, seconds, elapsed = row
+        expression = self.expression
+        value = self._value(after, before, seconds, elapsed)
+        return self._judge(
+            key, value, lambda: expression.job_values_of(before, after, seconds, elapsed), elapsed, gap, at
+        )
+
+    def see_values(
+        self, owner: Owner, before: ByKey, after: ByKey, seconds: float, moment: float, gap: float, at: float
+    ) -> Transition | None:
+        """Judge values by key: of the host, of a device, or of a job that are not in its samples."""
+        expression = self.expression
+        value = self._value(after, before, seconds, moment)
+        return self._judge(owner, value, lambda: expression.values_of(before, after, seconds, moment), moment, gap, at)
+
+    def value_of(self, before: ByKey | Values, after: ByKey | Values, seconds: float, moment: float) -> float | None:
+        """Return the value of the expression, for a detector."""
+        return None if self.rule.expression is None else self._value(after, before, seconds, moment)
+
+    def limit_of(self, before: ByKey | Values, after: ByKey | Values, seconds: float, moment: float) -> float | None:
+        """Return the value of the limit of a forecast, for a detector."""
+        return None if self._limit is None else self._limit(after, before, seconds, moment)
+
+    def _judge(
+        self,
+        owner: Owner,
+        value: float | None,
+        known: Callable[[], dict[str, float]],
+        moment: float,
+        gap: float,
+        at: float,
+    ) -> Transition | None:
+        verdict = self.judge.verdict(value)
+        track, state = self._step(owner, verdict, value, moment, gap, at)
+        if track is None or state is None:
+            return None
+        seconds = track.lasted(moment, at)
+        if verdict is Verdict.ABSENT:
+            return self._transition(track, state, at, absent_text(self.rule, seconds))
+        if state is State.RESOLVED:
+            return self._transition(track, state, at, resolved_text(self.rule, value, seconds), known())
+        values = known()
+        return self._transition(track, state, at, level_text(self.rule, value, values, seconds), values, {}, seconds)
+
+    def take(self, finding: Finding, now: float, gap: float, at: float) -> Transition | None:
+        """Take what a detector has found; `now` is the clock of the evaluator."""
+        track, state = self._step(finding.owner, finding.verdict, finding.value, now, gap, at)
+        if track is None or state is None:
+            return None
+        seconds = track.lasted(now, at)
+        text = finding.text
+        if state is State.RESOLVED and (finding.verdict is Verdict.ABSENT or not text):
+            is_absent = finding.verdict is Verdict.ABSENT
+            text = absent_text(self.rule, seconds) if is_absent else f"over after {format_duration(seconds)}"
+        return self._transition(track, state, at, text, finding.values, finding.detail, seconds)
+
+    def take_once(self, finding: Finding, at: float) -> list[Transition]:
+        """Take what is known at the end of a job: the alert fires and is resolved at once."""
+        track = Track(self.rule, finding.owner)
+        track.resume(State.FIRING, at, finding.value)
+        detail = {**finding.detail, MOMENTARY: True}
+        return [
+            self._transition(track, state, at, finding.text, finding.values, detail)
+            for state in (State.FIRING, State.RESOLVED)
+        ]
+
+    def _step(
+        self, owner: Owner, verdict: Verdict, value: float | None, moment: float, gap: float, at: float
+    ) -> tuple[Track | None, State | None]:
+        """Return the alert of an owner, and its new state if that has changed and is to be reported."""
+        track = self.open.get(owner)
+        if track is None:
+            if verdict is not Verdict.BAD:
+                return None, None
+            track = self._calm.pop(owner, None) or Track(self.rule, owner)
+            self.open[owner] = track
+        state = track.step(verdict, moment, at, gap)
+        if verdict is not Verdict.ABSENT:
+            track.value = value
+        if state is State.RESOLVED:
+            self._put_aside(track, at)
+            return (track, state) if track.is_known else (None, None)
+        return track, state
+
+    def _put_aside(self, track: Track, at: float) -> None:
+        del self.open[track.owner]
+        track.resolved_at = at
+        if track.firings:
+            self._calm[track.owner] = track
+
+    def _transition(
+        self,
+        track: Track,
+        state: State,
+        at: float,
+        text: str,
+        values: Mapping[str, float] = NOTHING_KNOWN,
+        detail: Mapping[str, object] = NOTHING_KNOWN,
+        seconds: float = 0.0,
+    ) -> Transition:
+        if state is State.RESOLVED and not track.has_fired:
+            detail = {**detail, NEVER_FIRED: True}
+        elif state is not State.RESOLVED and self.rule.message is not None:
+            text = fill_template(self.rule.message, self._fields(track, values, seconds, text))
+        elif isinstance(track.owner, Device):
+            text = f"{device_label(track.owner)}: {text}"
+        if state is State.FIRING and track.is_flapping:
+            window = format_duration(flapping_window(self.rule))
+            text = f"{text} (flapping: fired {number_of(track.firings, 'time')} within {window})"
+        return Transition(
+            self.rule, track.owner, state, at, track.began_at, track.value, text, values, detail, track.is_flapping
+        )
+
+    def _fields(self, track: Track, values: Mapping[str, float], seconds: float, text: str) -> dict[str, str]:
+        fields = value_fields(self.rule, track.value, values) | {"text": text, "elapsed": format_duration(seconds)}
+        if isinstance(track.owner, Device):
+            fields["device"] = device_label(track.owner)
+        job = self._jobs.get(track.owner) if isinstance(track.owner, str) else None
+        if job is not None:
+            names = {"job": job.name, "name": job.name, "id": job.id[:8], "host": job.host}
+            fields |= {name: printable(word) for name, word in names.items()}
+        return fields
+
+    def close(self, owner: Owner, at: float, why: str) -> Transition | None:
+        """End the alert of an owner, if one is open and was reported; forget what is known of the owner."""
+        self._calm.pop(owner, None)
+        track = self.open.pop(owner, None)
+        if track is None or not track.is_known:
+            return None
+        text = f"{why}, after {format_duration(max(0.0, at - track.began_at))}"
+        return self._transition(track, State.RESOLVED, at, text, {}, {"why": why})
+
+    def close_all(self, at: float, why: str) -> list[Transition]:
+        return [change for owner in list(self.open) if (change := self.close(owner, at, why)) is not None]
+
+    def end_absent(self, owner: Owner, at: float) -> Transition | None:
+        """End the alert of an owner that is not read any more."""
+        track = self.open.pop(owner)
+        text = absent_text(self.rule, max(0.0, at - track.began_at))
+        return self._transition(track, State.RESOLVED, at, text) if track.is_known else None
+
+    def forget_all(self) -> None:
+        """Forget all alerts without ending them: another engine goes on with them."""
+        for owner in self.open:
+            if self.detector is not None:
+                self.detector.leave(owner)
+        self.open, self._calm = {}, {}
+
+    def resume(self, alert: Transition) -> None:
+        """Continue an alert that an earlier engine has opened."""
+        track = Track(self.rule, alert.owner)
+        track.resume(alert.state, alert.began_at, alert.value, is_flapping=alert.is_flapping)
+        self.open[alert.owner] = track
+
+    def inherit(self, before: RuleWatch) -> None:
+        """Continue the alerts of an earlier version of the rule that looks at the same value."""
+        self.open, self._calm = before.open, before._calm
+        is_changed = before.rule != self.rule
+        for track in (*self.open.values(), *self._calm.values()):
+            track.rule = self.rule
+            if is_changed:
+                track.restart()
+        if not is_changed:
+            self.detector = before.detector
+
+    def leave(self, job_id: str, at: float, why: str = ENDED) -> Transition | None:
+        """Drop a job."""
+        self.members.discard(job_id)
+        if self.detector is not None:
+            self.detector.leave(job_id)
+        return self.close(job_id, at, why)
+
+    def forget_calm(self, at: float) -> None:
+        """Forget alerts that were resolved long ago: when they fire again they do not flap."""
+        window = flapping_window(self.rule)
+        for owner in [owner for owner, track in self._calm.items() if abs(at - track.resolved_at) > window]:
+            del self._calm[owner]

@@ -1,0 +1,36 @@
+"""The newest values of an owner of alerts, those before, and whether a gap is between them. Pure."""
+
+from __future__ import annotations
+
+from jobtop.core.measure.derive import SHORTEST_SECONDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SHORTEST_GAP_SECONDS, GAP_SPACINGS = 30.0, 12.0  # a quiet job is sampled once in ten ticks, which is no gap
+
+
+def longest_gap(spacing_seconds: float) -> float:
+    """Return from when on the time between two samples is a gap, given how far apart they are otherwise."""
+    return max(SHORTEST_GAP_SECONDS, GAP_SPACINGS * spacing_seconds)
+
+
+class Seen:
+    """The newest values of an owner, the ones before, and the time between them (0 if no rate is possible)."""
+
+    __slots__ = ("_next_gap", "after", "before", "gap", "moment", "seconds", "seen_at")
+
+    def __init__(self, moment: float, values: Any, seen_at: float) -> None:
+        self.moment, self.after, self.before, self.seconds = moment, values, values, 0.0
+        self.gap = self._next_gap = longest_gap(0.0)
+        self.seen_at = seen_at
+
+    def update(self, moment: float, values: Any, seen_at: float) -> None:
+        """Take the next values; a rate over a gap would be of a time in which the machine may have been suspended."""
+        seconds = moment - self.moment
+        gap = self.gap = self._next_gap
+        is_usable = SHORTEST_SECONDS <= seconds <= gap
+        self.before, self.after, self.seconds = self.after, values, seconds if is_usable else 0.0
+        self._next_gap = longest_gap(seconds) if seconds <= gap else min(longest_gap(seconds), 2 * gap)
+        self.moment, self.seen_at = moment, seen_at
