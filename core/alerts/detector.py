@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from jobtop.core.alerts.model import Owner, Rule
-    from jobtop.core.model import Job
+    from jobtop.core.model import Job, Sample
 
     Number = float | int
 
@@ -37,7 +37,8 @@ class Reading:
     """The newest values of an owner. `value` is that of the rule's expression, `limit` that of its limit.
 
     `moment` is when they were read: seconds since the start of the job, or since boot. `age_seconds` is how long ago
-    that was, without the time that the machine was suspended. `get` returns the value of any key of the owner.
+    that was, without the time that the machine was suspended. `get` returns the value of any key of the owner, and
+    `sample` has those of a job.
     """
 
     owner: Owner
@@ -46,6 +47,7 @@ class Reading:
     value: float | None
     limit: float | None
     get: Callable[[str], Number | None]
+    sample: Sample | None = None
 
 
 @record

@@ -11,6 +11,7 @@ from jobtop.core.alerts.job_events import EventRules
 from jobtop.core.alerts.model import RuleKind
 from jobtop.core.alerts.rule_watch import DROPPED, NOT_MEANT, RuleWatch
 from jobtop.core.alerts.seen import Seen, longest_gap
+from jobtop.core.model import Sample
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from jobtop.core.alerts.model import Owner, Rule, Transition
     from jobtop.core.alerts.rule_watch import JobRow
     from jobtop.core.measure.device import Device
-    from jobtop.core.model import Job, Sample
+    from jobtop.core.model import Job
 
     Number = float | int
     ByKey = Mapping[str, Number | None]
@@ -244,14 +245,15 @@ class Evaluator:
         return [self._reading(watch, owner, self._seen[owner]) for owner in owners]
 
     def _reading(self, watch: RuleWatch, owner: Owner, seen: Seen) -> Reading:
-        moment = (seen.before, seen.after, seen.seconds, seen.moment)
+        values = (seen.before, seen.after, seen.seconds, seen.moment)
         return Reading(
             owner,
             seen.moment,
             self._now - seen.seen_at,
-            watch.value_of(*moment),
-            watch.limit_of(*moment),
+            watch.value_of(*values),
+            watch.limit_of(*values),
             self._getter(owner, seen),
+            Sample(seen.moment, seen.after) if isinstance(owner, str) else None,
         )
 
     def _getter(self, owner: Owner, seen: Seen) -> Callable[[str], Number | None]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
+from alerting import feed, rule, told, watching
+
 from jobtop.core.alerts.model import State
-from tests.alerting import feed, rule, told, watching
 
 FIRING, PENDING, RESOLVED = State.FIRING, State.PENDING, State.RESOLVED
 SEEDS = range(100)
