@@ -79,6 +79,8 @@ def _shown(job: Job, seen: Evidence) -> str | None:
     if seen.source is Source.LIMIT:
         is_new = seen.kind is Cause.OUT_OF_MEMORY and "limit" not in (job.reason or "")
         return seen.text if is_new or seen.kind is Cause.ALLOCATION else None
+    if seen.kind is Cause.LAST_LINE:
+        return seen.text
     return f"{seen.source}: {seen.text}" if seen.source in (Source.OUTPUT, Source.KERNEL_LOG) else seen.text
 
 

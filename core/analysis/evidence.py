@@ -52,6 +52,7 @@ class Cause(StrEnum):
     GPU_ERROR = "gpu_error"
     KILLED = "killed"
     MESSAGE = "message"
+    LAST_LINE = "last_line"  # may say why it ended, or not
     SIGNAL = "signal"
     TERMINAL = "closed_terminal"
     TIMEOUT = "timeout"

@@ -1,4 +1,4 @@
-"""Finds the message with which a program ended, if it is of no known kind: the last line of standard error. Pure."""
+"""Finds the message with which a program ended, if it is of no known kind: the last line that it wrote. Pure."""
 
 from __future__ import annotations
 
@@ -38,6 +38,12 @@ def last_message(lines: Sequence[str], is_all: bool) -> str | None:
         if rest and (found := _message(rest[-1], is_only=is_all and len(rest) == 1)) is not None:
             return found
     return None
+
+
+def last_line(lines: Sequence[str]) -> str | None:
+    """The last line if it is a text of some words: what a program says last may be why it ends, or not."""
+    text = next((stripped for line in reversed(lines) if (stripped := line.strip())), "")
+    return _message(text, is_only=True) if len(text.split()) > 1 and not _HELP.match(text) else None
 
 
 def _message(text: str, is_only: bool) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from jobtop.core.analysis.evidence import FINDING, MOST, Cause, Evidence, Source, clean
 from jobtop.core.analysis.kernel_log import crash_text
-from jobtop.core.analysis.last_message import last_message
+from jobtop.core.analysis.last_message import last_line, last_message
 from jobtop.core.analysis.output_causes import BATCH, NOT_FOUND, Sign, best_sign, find_signs
 from jobtop.core.analysis.process_limits import ADDRESS_SPACE, process_limit
 from jobtop.core.model import Job, Status
@@ -70,7 +70,8 @@ def explained(job: Job, clues: Clues) -> Job:
     if not _is_cause(job, best) and (message := _message(job, clues, signs)) is not None:
         best = message
     others = [sign for sign in signs if sign is not best][-OTHERS:]
-    output = [_evidence(sign, clues.secrets) for sign in ([] if best is None else [best, *others])]
+    shown = [*_last_line(job, clues)] if best is None else [best, *others]
+    output = [_evidence(sign, clues.secrets) for sign in shown]
     limits = _address_space(job) if best is not None and best.cause is Cause.ALLOCATION else ()
     evidence = list(dict.fromkeys([*kernel, *output, *limits, *record_evidence(job)]))[:MOST]
     if not evidence:
@@ -161,6 +162,14 @@ def _message(job: Job, clues: Clues, signs: Sequence[Sign]) -> Sign | None:
     text = last_message(clues.errors, is_all=not clues.is_one_log)
     is_known = text is None or any(sign.text == text for sign in signs)
     return None if text is None or is_known else Sign(Cause.MESSAGE, text, len(clues.errors))
+
+
+def _last_line(job: Job, clues: Clues) -> Iterator[Sign]:
+    """What a job that failed by its exit code wrote last: evidence, and not the reason."""
+    if job.status is Status.FAILED and job.exit_code and ending_signal(job) is None:
+        written = clues.errors or next(iter(clues.outputs), ())
+        if (text := last_line(written)) is not None:
+            yield Sign(Cause.LAST_LINE, f"the last line that it wrote: {text}", len(written), is_strong=False)
 
 
 def _has(signs: Sequence[Sign], cause: Cause) -> bool:

@@ -189,6 +189,29 @@ def test_a_line_without_the_look_of_a_message_counts_only_if_standard_error_has_
     assert ended_with("cp: x: Is a directory", is_one_log=True).reason == "exit code 3: cp: x: Is a directory"
 
 
+def test_the_last_line_of_one_log_is_evidence_and_not_the_reason() -> None:
+    job = ended_with("loading", "config.yaml has no key 'lr'", is_one_log=True)
+    assert job.reason == "exit code 3"
+    (seen,) = evidence_of(job.findings)
+    assert (seen.kind, seen.source) == (Cause.LAST_LINE, Source.OUTPUT)
+    (shown,) = [line.text for line in explain_end(job) if line.kind is LineKind.EVIDENCE]
+    assert shown == "the last line that it wrote: config.yaml has no key 'lr'"
+    assert not advice_of(job)
+
+
+@pytest.mark.parametrize(
+    "line", ["Epoch 3/10", "45%|████▌     | 9/20", "INFO: saved the model", "Password: ", "done", "7"]
+)
+def test_progress_prompts_and_single_words_are_no_evidence(line: str) -> None:
+    assert not ended_with("loading data", line, is_one_log=True).findings
+
+
+def test_the_last_line_says_nothing_about_a_signal_or_beside_a_known_cause() -> None:
+    assert not explained(failed(signal=15, exit_code=None), Clues([["saved it all"]], ["saved it all"], True)).findings
+    known = ended_with(DISK_FULL, "cleaning up now", is_one_log=True)
+    assert [seen.kind for seen in evidence_of(known.findings)] == [Cause.DISK_FULL]
+
+
 def test_a_known_cause_and_a_signal_need_no_other_message() -> None:
     assert "Too many open" in str(ended_with("socket: Too many open files", "tool: error: stopped").reason)
     assert ended_with("a: error: b", exit_code=143, reason="exit code 143").reason == "exit code 143"
