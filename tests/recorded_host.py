@@ -8,8 +8,9 @@ from jobtop.core.measure.device import Device
 from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import boot_id
 from jobtop.store.database import open_to_write
+from jobtop.store.leases import now_since_boot
 from jobtop.store.samples.devices import DeviceRecord
-from jobtop.store.samples.hosts import HostRecord, now_since_boot
+from jobtop.store.samples.hosts import HostRecord
 from records import HERE, this_process
 
 GIB = 1 << 30

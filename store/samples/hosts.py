@@ -6,7 +6,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.measure.derive import derive
 from jobtop.core.metrics import Scope
@@ -14,6 +13,7 @@ from jobtop.core.model import Identity, Job, Sample
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import record, replace
 from jobtop.store.database import Database
+from jobtop.store.leases import LEASE_SECONDS, Lease, now_since_boot
 from jobtop.store.rows import is_number
 from jobtop.store.samples.head import HOSTS
 from jobtop.store.samples.joined import Joined, Number, Series
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 LEASE = "host"
-LEASE_SECONDS = 10.0
 DETAIL_SECONDS = 10.0
 FRESH_SECONDS = 3.0  # older or less frequent samples are not shown as current
 KEPT_READINGS = 75
@@ -50,34 +49,25 @@ class HostRecord:
         self.database = database
         self.series = SeriesStore(database, HOSTS)
         self._seq: int | None = None
-        self.held_until = -float("inf")
+        self._lease = Lease(database, LEASE)
         self._has_ended_boots = True  # until none is found: their writer may have been killed
 
     def lease(self, me: Identity, seconds: float = LEASE_SECONDS) -> bool:
         """Take or renew the lease; return whether this process holds it. The lease of a dead process is free."""
-        now = now_since_boot()
-        with self.database.writing() as connection:
-            row = connection.execute("SELECT boot, pid, start, until FROM leases WHERE name = ?", (LEASE,)).fetchone()
-            is_free = row is None or row["boot"] != me.boot or row["until"] <= now
-            if not is_free:
-                holder = Identity(row["boot"], row["pid"], row["start"])
-                is_free = holder == me or not is_alive(holder)
-            if is_free:
-                connection.execute(
-                    "INSERT OR REPLACE INTO leases (name, boot, pid, start, until) VALUES (?, ?, ?, ?, ?)",
-                    (LEASE, me.boot, me.pid, me.start, now + seconds),
-                )
-        self.held_until = now + seconds if is_free else -float("inf")
-        return is_free
+        return self._lease.take(me, seconds)
 
     def release(self, me: Identity) -> None:
         """Give the lease up, so that another process can take it."""
-        self.held_until = -float("inf")
-        with self.database.writing() as connection:
-            connection.execute(
-                "DELETE FROM leases WHERE name = ? AND boot = ? AND pid = ? AND start IS ?",
-                (LEASE, me.boot, me.pid, me.start),
-            )
+        self._lease.release(me)
+
+    @property
+    def held_until(self) -> float:
+        """When the lease of this process expires, in seconds since the boot."""
+        return self._lease.held_until
+
+    @held_until.setter
+    def held_until(self, until: float) -> None:
+        self._lease.held_until = until
 
     def append(self, readings: Sequence[tuple[float, dict[str, Number | None]]]) -> bool:
         """Append readings, each with its seconds since the boot; False, and no change, if the lease expired."""
@@ -135,7 +125,7 @@ class HostRecord:
 
     def holds_lease(self) -> bool:
         """Whether this process holds the lease, and it has not expired."""
-        return now_since_boot() < self.held_until
+        return self._lease.is_held()
 
     def _this_boot(self) -> int:
         if self._seq is None:
@@ -244,11 +234,6 @@ class HostTail:
             self._detail.values,
             tuple(reading.values[position] for reading in self._readings),
         )
-
-
-def now_since_boot() -> float:
-    """The seconds since the boot, including suspended ones."""
-    return time.clock_gettime(BOOTTIME)
 
 
 def _detail(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> Detail | None:

@@ -12,7 +12,7 @@ from jobtop.core.measure.collectors.proc import identify, is_alive
 from jobtop.core.model import Identity
 from jobtop.core.retention import PINNED, RULE, RUNNING, SETTLING, Report, read_policy
 from jobtop.core.units import format_bytes
-from jobtop.store.samples.hosts import now_since_boot
+from jobtop.store.leases import now_since_boot
 from jobtop.store.upkeep.compaction import count_free_pages, free_some_pages
 from jobtop.store.upkeep.retention import Retention
 

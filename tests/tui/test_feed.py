@@ -16,7 +16,8 @@ from jobtop.core.procfs import boot_id
 from jobtop.core.record import replace
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
-from jobtop.store.samples.hosts import HostRecord, now_since_boot
+from jobtop.store.leases import now_since_boot
+from jobtop.store.samples.hosts import HostRecord
 from jobtop.store.samples.series import SeriesStore
 from jobtop.tui.data import feed as feed_module
 from jobtop.tui.data import reader

@@ -18,8 +18,9 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import replace
 from jobtop.store.database import Database, open_to_read, open_to_write
+from jobtop.store.leases import now_since_boot
 from jobtop.store.samples import hosts
-from jobtop.store.samples.hosts import HostRecord, now_since_boot
+from jobtop.store.samples.hosts import HostRecord
 from records import HERE, NO_PROCESS, made_job, this_process
 from support import ROOT, wait_for
 
