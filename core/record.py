@@ -95,7 +95,7 @@ def fields(kind: type) -> tuple[str, ...]:
     return names
 
 
-def replace(value: "T", **changes: "Any") -> "T":
+def replace(value: "T", /, **changes: "Any") -> "T":
     """A copy with some fields changed."""
     return type(value)(**{name: getattr(value, name) for name in fields(type(value))} | changes)
 

@@ -162,3 +162,6 @@ class Message:
     look: str | None = None
     job_ids: tuple[str, ...] = ()
     values: Mapping[str, float] = fresh(default_factory=dict)
+    job_names: tuple[str, ...] = ()  # in the order of `job_ids`
+    value: float | None = None  # of the first alert
+    level: float | None = None

@@ -1,0 +1,172 @@
+"""Composes the message about one alert, or about several of one rule, from their rows in the store. Pure."""
+
+from __future__ import annotations
+
+from jobtop.core.alerts.advice import command_for, consequence_of, look_at
+from jobtop.core.alerts.expression import format_value
+from jobtop.core.alerts.message_text import plain, shortened
+from jobtop.core.alerts.model import Message, RuleKind, State
+from jobtop.core.clock import local
+from jobtop.core.redact import redact_command, redact_text
+from jobtop.core.text.shell_text import shell_text
+from jobtop.core.units import format_duration, number_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any, Protocol
+
+    from jobtop.core.alerts.model import Rule, Severity
+    from jobtop.core.measure.device import Device
+    from jobtop.core.model import Job
+
+    class AlertRow(Protocol):
+        """An alert as the store has it."""
+
+        @property
+        def job_id(self) -> str | None: ...
+        @property
+        def job_name(self) -> str | None: ...
+        @property
+        def host(self) -> str | None: ...
+        @property
+        def device(self) -> Device | None: ...
+        @property
+        def state(self) -> State: ...
+        @property
+        def began_at(self) -> float: ...
+        @property
+        def fired_at(self) -> float | None: ...
+        @property
+        def value(self) -> float | None: ...
+        @property
+        def worst(self) -> float | None: ...
+        @property
+        def level(self) -> float | None: ...
+        @property
+        def text(self) -> str: ...
+        @property
+        def detail(self) -> dict[str, Any]: ...
+        @property
+        def is_flapping(self) -> bool: ...
+
+
+SHOWN_ALERTS = 10
+LONGEST_NAME = 40
+AGAIN_SECONDS = 300.0  # a message about an alert that fired longer ago is a reminder
+
+
+def compose(
+    key: str,
+    name: str,
+    rule: Rule | None,
+    severity: Severity,
+    state: State,
+    alerts: Sequence[AlertRow],
+    jobs: Mapping[str, Job],
+    host: str,
+    at: float,
+    is_armed: bool = False,
+) -> Message:
+    """The message about alerts of the rule `name`, at least one; without `rule`, which may be gone, it says less.
+
+    `jobs` has the jobs that are known, by id; `is_armed` says whether the rule may stop jobs.
+    """
+    first, is_firing = alerts[0], state is not State.RESOLVED
+    job = jobs.get(first.job_id or "")
+    members = list(dict.fromkeys(alert.job_id for alert in alerts if alert.job_id is not None))
+    names = {alert.job_id: alert.job_name or "" for alert in alerts}
+    is_one = len(alerts) == 1
+    return plain(
+        Message(
+            key=key,
+            severity=severity,
+            state=state,
+            rule=name,
+            title=f"{subject(first, host) if is_one else _crowd(alerts)}: {name}{_ending(state, alerts, at)}",
+            text=redact_text(first.text) if is_one else _group_text(alerts, host),
+            host=first.host or host,
+            at=at,
+            table=tuple(_facts(first, rule, job, host) if is_one else _rows(alerts, rule, host, at)),
+            consequence=consequence_of(rule, first, job, at, is_armed) if is_firing and is_one else None,
+            command=command_for(rule, alerts, jobs) if is_firing else None,
+            look=look_at(alerts, name),
+            job_ids=tuple(members),
+            job_names=tuple(redact_text(names[job_id]) for job_id in members),
+            values=_numbers(first.detail.get("values")),
+            value=first.value,
+            level=first.level,
+        )
+    )
+
+
+def subject(alert: AlertRow, host: str) -> str:
+    """What an alert is about: `train (3f8a21b2)`, `gpu 0 of atlas`, `atlas`."""
+    if alert.job_id is not None:
+        return f"{shortened(redact_text(alert.job_name or 'job'), LONGEST_NAME)} ({alert.job_id[:8]})"
+    place = shortened(alert.host or host, LONGEST_NAME)
+    if alert.device is not None:
+        return f"{alert.device.kind} {shortened(alert.device.name, LONGEST_NAME)} of {place}"
+    return place
+
+
+def _crowd(alerts: Sequence[AlertRow]) -> str:
+    jobs = sum(alert.job_id is not None for alert in alerts)
+    return number_of(jobs, "job") if jobs == len(alerts) else number_of(len(alerts), "alert")
+
+
+def _ending(state: State, alerts: Sequence[AlertRow], at: float) -> str:
+    if state is State.RESOLVED:
+        return ", resolved"
+    fired = [alert.fired_at for alert in alerts if alert.fired_at is not None]
+    if fired and at - min(fired) >= AGAIN_SECONDS:
+        return f", still firing after {format_duration(at - min(fired))}"
+    return ""
+
+
+def _group_text(alerts: Sequence[AlertRow], host: str) -> str:
+    over = sum(alert.state is State.RESOLVED for alert in alerts)
+    resolved = f"; {over} of them resolved" if over else ""
+    return f"{_crowd(alerts)}{resolved}; the first is {subject(alerts[0], host)}: {redact_text(alerts[0].text)}"
+
+
+def _facts(alert: AlertRow, rule: Rule | None, job: Job | None, host: str) -> Iterator[tuple[str, str]]:
+    """Rows about one alert."""
+    yield ("job" if alert.job_id else "device" if alert.device else "host"), subject(alert, host)
+    if (value := value_text(rule, alert.value)) is not None:
+        yield "value", value
+        if alert.worst is not None and alert.worst != alert.value and (worst := value_text(rule, alert.worst)):
+            yield "worst", worst
+    if (level := value_text(rule, alert.level)) is not None:
+        yield "level", level
+    yield "since", local(alert.began_at)
+    if alert.is_flapping:
+        yield "flapping", "it has fired and resolved so often that it stays open until it is calm"
+    if alert.job_id or alert.device:
+        yield "host", alert.host or host
+    if job is not None:
+        yield "user", job.user
+        yield "command", shell_text(redact_command(job.command))
+
+
+def _rows(alerts: Sequence[AlertRow], rule: Rule | None, host: str, at: float) -> Iterator[tuple[str, str]]:
+    """A row for each of the first alerts, and how many more there are."""
+    for alert in alerts[:SHOWN_ALERTS]:
+        value = value_text(rule, alert.value) or shortened(redact_text(alert.text), LONGEST_NAME)
+        over = ", resolved" if alert.state is State.RESOLVED else ""
+        yield subject(alert, host), f"{value}, for {format_duration(max(0.0, at - alert.began_at))}{over}"
+    if len(alerts) > SHOWN_ALERTS:
+        yield "…", f"and {len(alerts) - SHOWN_ALERTS} more"
+
+
+def value_text(rule: Rule | None, value: float | None) -> str | None:
+    """A value as its rule measures it; None if there is none, or the rule is gone."""
+    if value is None or rule is None or rule.kind is RuleKind.EVENT or rule.expression is None:
+        return None
+    return format_value(rule.expression, value)
+
+
+def _numbers(values: object) -> dict[str, float]:
+    if not isinstance(values, dict):
+        return {}
+    return {str(key): float(value) for key, value in values.items() if type(value) in (int, float)}
