@@ -74,7 +74,11 @@ NOTES: dict[Scope, dict[str, Note]] = {
         "energy.gpu": Note("energy of the GPUs, divided by use", LINUX, "a share: `sources.energy_gpu` has the method"),
         "energy.cpu": Note("RAPL, divided by CPU time", LINUX, "a share: `sources.energy_cpu` has the method"),
         "limit.fds": Note("`/proc/PID/limits`", LINUX, "exact"),
-        "limit.*": Note("cgroups above it, affinity, what it declared", LINUX, "the tightest; read every ten samples"),
+        "limit.*": Note(
+            "cgroups above it, affinity, what it declared",
+            LINUX,
+            "the tightest; read every ten samples, of an idle job every sixty",
+        ),
     },
     Scope.HOST: {
         "cpu.percent": Note("`/proc/stat`; psutil elsewhere", ALL, "in steps of 10 ms"),

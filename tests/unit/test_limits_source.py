@@ -7,9 +7,11 @@ import pytest
 from jobtop.core.analysis.process_limits import ProcessLimit, process_limit
 from jobtop.core.measure.collectors.job_cgroup import CgroupReader
 from jobtop.core.measure.collectors.limits.reading import LimitSet
-from jobtop.core.measure.collectors.limits.source import MOST_JOBS, PAUSE_TICKS
+from jobtop.core.measure.collectors.limits.source import IDLE_TICKS, MOST_JOBS, PAUSE_TICKS, LimitSource
+from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.model import Limits
 from limited import LIMITS, PID, LimitedMachine, limited_target
+from processes import FakeProc
 
 MIB, GIB = 1 << 20, 1 << 30
 SCOPE = "user.slice/user-1000.slice/user@1000.service/app.slice/run-u12.scope"
@@ -145,3 +147,29 @@ def test_denied_forks_are_counted_by_the_cgroup_of_the_job(tmp_path: Path) -> No
     (tmp_path / "pids.events").write_text("")
     assert reader.read()[0] == {}
     reader.close()
+
+
+def test_an_idle_job_is_read_less_often_until_a_process_runs(tmp_path: Path) -> None:
+    fake = FakeProc(tmp_path / "proc")
+    fake.put(1, 0, start=5)
+    fake.put(PID, 1, cpu=1.0)
+    limits = tmp_path / "proc" / str(PID) / "limits"
+    processes = ProcessSource(fake.table())
+    source, jobs = LimitSource(str(tmp_path / "proc"), processes), {"job": limited_target()}
+
+    def told(ticks: int) -> list[float]:
+        answers = []
+        for _ in range(ticks):
+            processes.collect(jobs)
+            answers += [values["limit.fds"] for values in source.collect(jobs).jobs.values()]
+        return answers
+
+    limits.write_text(LIMITS.format(1024))
+    assert told(3 * PAUSE_TICKS) == [1024]
+    limits.write_text(LIMITS.format(512))
+    fake.put(PID, 1, cpu=2.0)
+    assert told(PAUSE_TICKS) == [512], "it has run"
+    limits.write_text(LIMITS.format(256))
+    assert told(2 * PAUSE_TICKS) == []
+    assert told(IDLE_TICKS) == [256], "another process may have set that"
+    processes.close()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 NO_LIMIT_BYTES = 2**60  # version 1 writes "no limit" as the largest number of pages
 MEBIBYTE = 1024 * 1024
 VERSION_2 = "version 2"
+MOST_WAYS = 1000  # that are remembered
 CONTROLLERS = ("cpu", "memory", "pids")  # of version 1, that set limits
 
 
@@ -30,11 +31,16 @@ class LimitSet:
 
     def tightest(self, other: LimitSet) -> LimitSet:
         """The lower of each pair."""
+        if other is NO_LIMITS or self is NO_LIMITS:
+            return self if other is NO_LIMITS else other
         return LimitSet(
             _lower(self.cpus, other.cpus),
             _lower(self.memory_bytes, other.memory_bytes),
             _lower(self.pids, other.pids),
         )
+
+
+NO_LIMITS = LimitSet()
 
 
 @record
@@ -62,32 +68,53 @@ def find_mounts(proc: str = "/proc") -> list[Mount]:
 
 
 class CgroupLimits:
-    """Reads the limits of cgroups; those of a directory are read once for all jobs below it."""
+    """Reads the limits of cgroups; those of a directory are read once for all jobs below it, until `renew`."""
 
     def __init__(self, mounts: list[Mount]) -> None:
         self._mounts = mounts
-        self._known: dict[str, LimitSet] = {}
+        self._known: dict[str, LimitSet] = {}  # of a directory and those above it
+        self._ways: dict[
+            str, list[tuple[tuple[str, ...], frozenset[str]]]
+        ] = {}  # by what a process says of its cgroups
+
+    def renew(self) -> None:
+        """Read all directories again from now on."""
+        self._known.clear()
 
     def of_process(self, directory: str) -> LimitSet:
         """The tightest limits on the way from the cgroups of a process up to the roots of their trees."""
-        found = LimitSet()
-        for line in read_text(f"{directory}/cgroup").splitlines():
+        text = read_text(f"{directory}/cgroup")
+        ways = self._ways.get(text)
+        if ways is None:
+            if len(self._ways) >= MOST_WAYS:
+                self._ways.clear()
+            ways = self._ways[text] = self._find_ways(text)
+        found = NO_LIMITS
+        for way, controllers in ways:
+            found = found.tightest(self._tightest(way, controllers))
+        return found
+
+    def _find_ways(self, text: str) -> list[tuple[tuple[str, ...], frozenset[str]]]:
+        """The directories from each cgroup that can have limits up, and their controllers."""
+        ways = []
+        for line in text.splitlines():
             words = line.split(":", 2)
             if len(words) < 3:
                 continue
             _, controllers, path = words
             names = frozenset(controllers.split(",")) & {*CONTROLLERS} if controllers else frozenset((VERSION_2,))
-            for mount in self._mounts:
-                if names and names <= mount.controllers:
-                    for place in _way_up(mount, path):
-                        found = found.tightest(self._of(place, VERSION_2 in mount.controllers))
-                    break
-        return found
+            mount = next((mount for mount in self._mounts if names and names <= mount.controllers), None)
+            if mount is not None and (way := tuple(_way_up(mount, path))):
+                ways.append((way, mount.controllers))
+        return ways
 
-    def _of(self, directory: str, is_version_2: bool) -> LimitSet:
-        known = self._known.get(directory)
+    def _tightest(self, way: tuple[str, ...], controllers: frozenset[str]) -> LimitSet:
+        known = self._known.get(way[0])
         if known is None:
-            known = self._known[directory] = (_version_2 if is_version_2 else _version_1)(directory)
+            known = _version_2(way[0]) if VERSION_2 in controllers else _version_1(way[0], controllers)
+            if len(way) > 1:
+                known = known.tightest(self._tightest(way[1:], controllers))
+            self._known[way[0]] = known
         return known
 
 
@@ -110,13 +137,14 @@ def _version_2(directory: str) -> LimitSet:
     )
 
 
-def _version_1(directory: str) -> LimitSet:
-    words = [_whole(f"{directory}/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
-    memory = _count(_whole(f"{directory}/memory.limit_in_bytes"))
+def _version_1(directory: str, controllers: frozenset[str]) -> LimitSet:
+    names = ("quota", "period") if "cpu" in controllers else ()
+    words = [_whole(f"{directory}/cpu.cfs_{name}_us").strip() for name in names]
+    memory = _count(_whole(f"{directory}/memory.limit_in_bytes")) if "memory" in controllers else None
     return LimitSet(
         _quota(words),
         None if memory is None or memory >= NO_LIMIT_BYTES else memory,
-        _count(_whole(f"{directory}/pids.max")),
+        _count(_whole(f"{directory}/pids.max")) if "pids" in controllers else None,
     )
 
 
@@ -157,7 +185,7 @@ def slurm_limits(directory: str) -> LimitSet:
     """What Slurm allotted to a process on this host, by its environment; nothing if Slurm did not start it."""
     text = read_text(f"{directory}/environ")
     if "SLURM_JOB_ID=" not in text:
-        return LimitSet()
+        return NO_LIMITS
     environ = dict(entry.partition("=")[::2] for entry in text.split("\0") if entry.startswith("SLURM_"))
     cpus = _positive(environ.get("SLURM_CPUS_ON_NODE"))
     mebibytes = _positive(environ.get("SLURM_MEM_PER_NODE"))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.target import Target
 
 PAUSE_TICKS = 10  # between two readings of a job
+IDLE_TICKS = 60  # the same of a job in which no process has run: only from outside its limits can change
 MOST_JOBS = 10  # that are read in one tick
 MOST_PROCESSES = 8  # of a job that are asked for their own limits
 
@@ -32,7 +33,7 @@ MOST_PROCESSES = 8  # of a job that are asked for their own limits
 class JobLimits:
     """One job: what to read, and what was read last."""
 
-    __slots__ = ("at_start", "lowest", "slurm", "target", "told", "values")
+    __slots__ = ("at_start", "idle_until", "lowest", "slurm", "target", "told", "values", "version")
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -41,6 +42,8 @@ class JobLimits:
         self.at_start: dict[str, int] | None = None  # the limits of the shim, with which the job starts
         self.lowest: dict[str, int] = {}  # of its processes
         self.told: list[ProcessLimit] = []
+        self.version: int | None = None  # of its processes, when they were last read; None: not known
+        self.idle_until = 0  # the tick in which it is read though no process has run
 
     def keep_lowest(self, limits: dict[str, int]) -> None:
         """Remember the lowest limits that its processes had."""
@@ -55,14 +58,17 @@ class JobLimits:
 
 
 class LimitSource:
-    """Reads the limits of jobs, each at most every tenth tick; what has not changed is not returned again."""
+    """Reads the limits of jobs, each at most every tenth tick; what has not changed is not returned again.
+
+    A job in which no process has run is read every sixtieth tick.
+    """
 
     name = "limits"
     interval_seconds = None
 
     def __init__(self, proc: str = "/proc", processes: ProcessSource | None = None, cores: int | None = None) -> None:
         self._proc, self._processes, self._cores = proc, processes, cores or os.cpu_count() or 1
-        self._mounts = find_mounts(proc)
+        self._cgroups = CgroupLimits(find_mounts(proc))
         self._jobs: dict[str, JobLimits] = {}
         self._turns: deque[tuple[int, str]] = deque()  # the tick in which a job is read next, in order
         self._ticks = 0
@@ -82,16 +88,18 @@ class LimitSource:
             self._turns.extendleft((0, key) for key in new)
         found: dict[str, dict[str, Number]] = {}
         remarks: dict[str, Remarks] = {}
-        cgroups = CgroupLimits(self._mounts)
+        self._cgroups.renew()
         read = 0
         while self._turns and read < MOST_JOBS and self._turns[0][0] <= self._ticks:
             _, key = self._turns.popleft()
             job = self._jobs.get(key)
             if job is None:
                 continue
-            read += 1
             self._turns.append((self._ticks + PAUSE_TICKS, key))
-            values = self._read(key, job, cgroups)
+            if self._is_idle(key, job):
+                continue
+            read += 1
+            values = self._read(key, job)
             if values is not None and values != job.values:
                 job.values = found[key] = values
             if (limits := job.remarkable()) != job.told:
@@ -106,7 +114,16 @@ class LimitSource:
     def close(self) -> None:
         """Nothing is open."""
 
-    def _read(self, key: str, job: JobLimits, cgroups: CgroupLimits) -> dict[str, Number] | None:
+    def _is_idle(self, key: str, job: JobLimits) -> bool:
+        """Whether no process of the job has run since its limits were read, and that is not long ago."""
+        processes = self._processes.jobs.get(key) if self._processes is not None else None
+        before, job.version = job.version, processes.tree.version if processes is not None else None
+        if job.version is not None and job.version == before and self._ticks < job.idle_until:
+            return True
+        job.idle_until = self._ticks + IDLE_TICKS
+        return False
+
+    def _read(self, key: str, job: JobLimits) -> dict[str, Number] | None:
         """All limits of a job; None if no process of it can be asked."""
         pids = self._pids(key, job.target)
         main = next((pid for pid in pids if os.path.exists(f"{self._proc}/{pid}")), None)
@@ -117,7 +134,7 @@ class LimitSource:
             job.slurm = slurm_limits(directory)
         allowed = affinity(directory, self._cores)
         limits = (
-            cgroups.of_process(directory)
+            self._cgroups.of_process(directory)
             .tightest(job.slurm)
             .tightest(LimitSet(None if allowed is None else float(allowed)))
             .tightest(declared(job.target))
