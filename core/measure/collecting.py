@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.collectors.host.reading import HostSample
     from jobtop.core.measure.device import Device
     from jobtop.core.measure.sampler import Happened
-    from jobtop.core.measure.source import Jobs, Number, Readings
+    from jobtop.core.measure.source import Jobs, Number, Readings, Remarks
     from jobtop.core.measure.source_runs import News, SourceStatus
     from jobtop.core.measure.sources import Options, Run
     from jobtop.core.measure.watch import Watch
@@ -45,6 +45,7 @@ class Collecting:
         self._due: list[Watch] = []
         self._with_news: dict[str, Watch] = {}
         self._due_jobs: Jobs = {}
+        self._remarks: dict[str, dict[str, Remarks]] = {}  # that were taken last, by source
         self._last_host: HostSample | None = None
         self._host_values: dict[str, dict[str, Number | None]] = {}  # of sources beside the one of the host
 
@@ -168,13 +169,17 @@ class Collecting:
         for (key, label), value in readings.named.items():
             if key in watches:
                 self._named.append((key, label, max(0.0, at - watches[key].start), value))
-        for key, remarks in readings.remarks.items():
-            if key in watches:
-                watches[key].remarks[run.name] = remarks
+        if readings.remarks is not self._remarks.get(run.name):
+            self._take_remarks(run.name, readings.remarks)
         if readings.events:
             self._events += [(owner, time.time(), kind, detail) for owner, kind, detail in readings.events]
         if self._host_runs:
             self._take_machine(run.name, readings, at)
+
+    def _take_remarks(self, name: str, remarks: dict[str, Remarks]) -> None:
+        self._remarks[name] = remarks
+        for key in remarks.keys() & self._watches.keys():
+            self._watches[key].remarks[name] = remarks[key]
 
     def _take_machine(self, name: str, readings: Readings, at: float) -> None:
         """Take over what a source read of the host and its devices."""

@@ -9,16 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from jobtop.core.measure.collectors.activity import FEW
 from jobtop.core.measure.collectors.files import source as file_source
-from jobtop.core.measure.collectors.files.source import FEW_IN_ALL, KEPT, MOST_DESCRIPTORS, FileSource
+from jobtop.core.measure.collectors.files.source import FEW_IN_ALL, KEPT, LITTLE_BYTES, MOST_DESCRIPTORS, FileSource
 from jobtop.core.measure.collectors.members import Member, Tree
 from jobtop.core.measure.collectors.process_source import JobProcesses, ProcessSource
 from jobtop.core.measure.collectors.processes import ProcessTable
 from jobtop.core.measure.source import Readings, Remarks
 from jobtop.core.measure.source_runs import DeferredSource, SlowRun
 from jobtop.core.measure.target import Target
+from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Identity
 from open_files import FileProc, sized
+from processes import FakeProc, below
 from support import wait_for
 
 Jobs = Mapping[str, Target]
@@ -106,6 +109,62 @@ def test_an_idle_job_is_not_read(stage: Stage, monkeypatch: pytest.MonkeyPatch) 
     assert listed == [10]
 
 
+def test_a_job_that_reads_little_is_read_less_often(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.process(10)
+    read, written = JOB_COLUMNS.index("io.read_chars"), JOB_COLUMNS.index("io.write_chars")
+
+    def chars(count: int) -> None:
+        row: list[float | None] = [None] * len(JOB_COLUMNS)
+        row[read], row[written] = count, 0
+        stage.processes.jobs[KEY].row = tuple(row)
+        stage.ran(10, count)
+
+    chars(1000)
+    stage.read_after(20)
+    listed: list[int] = []
+    monkeypatch.setattr(file_source, "list_descriptors", noting(listed))
+    for second in range(1, 10):
+        chars(1000 + second)
+        stage.read_after(1)
+    assert listed == []
+    stage.read_after(1)
+    assert listed == [10], "after ten seconds it is read anyway"
+    chars(2000 + LITTLE_BYTES)
+    stage.read_after(1)
+    assert listed == [10, 10]
+
+
+def test_of_many_jobs_only_those_are_read_that_the_sampler_has_seen_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeProc(tmp_path / "proc")
+    fake.put(1, 0)
+    jobs = {str(shim): below(shim) for shim in range(100, 100 + 2 * FEW, 2)}
+    jobs |= {"last": below(1000)}
+    for target in jobs.values():
+        fake.put(target.root.pid, 1)
+        fake.put(target.root.pid + 1, target.root.pid, cpu=1.0)
+    processes, now = ProcessSource(fake.table()), 100.0
+    processes.collect(jobs)
+    source = FileSource(processes, str(fake.root), clock=lambda: now)
+    listed: list[int] = []
+    monkeypatch.setattr(file_source, "list_descriptors", noting(listed))
+    source.collect(jobs)
+    assert sorted(listed) == sorted(target.root.pid + 1 for target in jobs.values())
+    listed.clear()
+    asked: list[str] = []
+    monkeypatch.setattr(source, "_read_job", lambda key, *_: asked.append(key))
+    now += 20
+    processes.collect(jobs)
+    source.collect(jobs)
+    fake.put(1001, 1000, cpu=2.0)
+    processes.collect(jobs)
+    now += 20
+    source.collect(jobs)
+    assert asked == ["last"]
+    processes.close()
+
+
 def test_a_young_job_is_read_more_often(stage: Stage) -> None:
     assert stage.source.interval_seconds == 0.25
     stage.process(10)
@@ -133,7 +192,7 @@ def test_a_process_with_ten_thousand_descriptors_is_read_in_parts(
     stage.process(10)
     opened: list[int] = []
     monkeypatch.setattr(file_source, "list_descriptors", lambda *_: (list(range(10_000)), None))
-    monkeypatch.setattr(file_source, "read_link", lambda _, fd, __: opened.append(fd))
+    monkeypatch.setattr(file_source, "read_path", lambda _, fd, __: opened.append(fd))
     for reading in range(1, 4):
         stage.ran(10, reading)
         stage.read_after(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 from jobtop.core.measure.collectors.jobs import fold
 from jobtop.core.measure.collectors.processes import ProcessTable
@@ -12,6 +13,8 @@ from jobtop.core.procfs import HAS_PROC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jobtop.core.measure.collectors.members import Tree
     from jobtop.core.measure.collectors.process_fields import JobRow
     from jobtop.core.measure.source import Jobs
@@ -19,8 +22,9 @@ if TYPE_CHECKING:
     from jobtop.core.measure.target import Target
 
 NEVER = -1
-USER, SYSTEM, USED, RESIDENT, PROCESSES = (
-    JOB_COLUMNS.index(key) for key in ("cpu.user", "cpu.system", "mem.used", "mem.rss", "proc.count")
+USER, SYSTEM, USED, RESIDENT, PROCESSES, READ_CHARS, WRITE_CHARS = (
+    JOB_COLUMNS.index(key)
+    for key in ("cpu.user", "cpu.system", "mem.used", "mem.rss", "proc.count", "io.read_chars", "io.write_chars")
 )
 
 
@@ -38,6 +42,34 @@ class JobProcesses:
     def cpu_seconds(self) -> float:
         """User and system time together."""
         return (self.row[USER] or 0) + (self.row[SYSTEM] or 0)
+
+    @property
+    def chars(self) -> float | None:
+        """The bytes that were read and written by system calls; None if that is not known."""
+        read, written = self.row[READ_CHARS], self.row[WRITE_CHARS]
+        return None if read is None or written is None else read + written
+
+
+class ActiveJobs:
+    """The jobs in which a process has run since a reader last took them; the reader has a thread of its own."""
+
+    def __init__(self) -> None:
+        self._keys: set[str] = set()
+        self._lock = threading.Lock()
+
+    def note(self, keys: Iterable[str]) -> None:
+        with self._lock:
+            self._keys.update(keys)
+
+    def drop(self, key: str) -> None:
+        """Forget a job that is not sampled any more."""
+        with self._lock:
+            self._keys.discard(key)
+
+    def take(self) -> set[str]:
+        with self._lock:
+            taken, self._keys = self._keys, set()
+        return taken
 
 
 class ProcessSource:
@@ -58,6 +90,8 @@ class ProcessSource:
         self._due: Jobs | None = None
         self._due_trees: dict[Tree, tuple[str, JobProcesses]] = {}
         self._swept: list[Tree] = []
+        self._keys: dict[Tree, str] = {}
+        self._readers: list[ActiveJobs] = []
 
     def available(self) -> str | None:
         """Why it cannot be used here, or None."""
@@ -68,7 +102,13 @@ class ProcessSource:
         tree = self.table.add_target(target)
         tree.counts_memfds = not any(os.path.exists(f"{directory}/memory.stat") for directory in target.cgroups)
         self.jobs[key] = JobProcesses(tree)
+        self._keys[tree] = key
         return tree
+
+    def news(self) -> ActiveJobs:
+        """The jobs that will be active from now on, for one more reader."""
+        self._readers.append(news := ActiveJobs())
+        return news
 
     def collect(self, jobs: Jobs) -> Readings:
         """Sum the processes of each job in which one has run since."""
@@ -79,7 +119,9 @@ class ProcessSource:
         read_at = self.table.read_at
         found: dict[str, JobRow] = {}
         moments: dict[str, float] = {}
-        changed = self.table.changed & self._due_trees.keys()
+        all_changed = self.table.changed
+        changed = all_changed & self._due_trees.keys()
+        active = [self._keys[tree] for tree in all_changed if tree in self._keys] if self._readers else ()
         self.table.changed -= changed
         for tree in changed:
             key, job = self._due_trees[tree]
@@ -91,6 +133,8 @@ class ProcessSource:
                 tree.read_at = read_at
             if tree.touched_bytes and tree.counts_memfds and (row[PROCESSES] or 0) > 1:
                 tree.note_possible(row[USED] or 0, row[RESIDENT] or 0)
+        for reader in self._readers:
+            reader.note(active)
         return Readings(rows=found, moments=moments, moment=read_at)
 
     def forget(self, key: str) -> None:
@@ -98,6 +142,9 @@ class ProcessSource:
         job = self.jobs.pop(key, None)
         self._due = None
         if job is not None:
+            self._keys.pop(job.tree, None)
+            for reader in self._readers:
+                reader.drop(key)
             self.table.remove(job.tree)
 
     def close(self) -> None:

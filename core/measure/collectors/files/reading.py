@@ -24,6 +24,7 @@ SYSTEM_PATHS = (
     *("/dev/", "/proc/", "/sys/", "/memfd:", "/SYSV", "/[aio]"),
     *("/usr/lib/locale/", "/usr/share/locale/"),
 )
+NO_DATA_DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/dev/tty")
 SYSTEM_NAMES = ("gconv-modules.cache", "ld.so.cache")
 LIBRARY_ENDINGS = (".pyc", ".so", ".a")
 
@@ -61,13 +62,19 @@ def list_descriptors(pid: int, proc: str = "/proc") -> tuple[list[int], int | No
     return sorted(int(name) for name in names if name.isdigit()), None
 
 
-def read_link(pid: int, fd: int, proc: str = "/proc") -> OpenLink | None:
-    """What a descriptor is; None if it is closed, or no file with a path (a pipe, a socket)."""
+def read_path(pid: int, fd: int, proc: str = "/proc") -> str | None:
+    """The path of an open file; None if it is closed, or no file with a path (a pipe, a socket)."""
     try:
         path = os.readlink(f"{proc}/{pid}/fd/{fd}")
     except OSError:
         return None
-    if not path.startswith("/"):
+    return path if path.startswith("/") else None
+
+
+def read_link(pid: int, fd: int, proc: str = "/proc", path: str | None = None) -> OpenLink | None:
+    """What a descriptor is; None if it is closed, or no file with a path. `path`: what `read_path` has read."""
+    path = path or read_path(pid, fd, proc)
+    if path is None:
         return None
     text = read_text(f"{proc}/{pid}/fdinfo/{fd}")
     text = text[: text.rfind("\n") + 1]  # of a torn line, fewer digits would be another mode or position
@@ -147,7 +154,7 @@ def file_bytes(pid: int, path: str, proc: str = "/proc") -> int | None:
 def is_data(path: str, is_device: bool = False) -> bool:
     """Whether a path may be data of the job: not of the system, no library, no compiled Python."""
     if is_device:
-        return True
+        return path not in NO_DATA_DEVICES
     name = path.rpartition("/")[2]
     return not (
         path.startswith(SYSTEM_PATHS) or name.endswith(LIBRARY_ENDINGS) or ".so." in name or name in SYSTEM_NAMES

@@ -18,6 +18,7 @@ from jobtop.core.measure.collectors.files.reading import (
     read_link,
     read_mapped,
     read_parent,
+    read_path,
 )
 from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.measure.source import Readings, Remarks
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 NAME = "files"
 FIRST_SECONDS, CALM_SECONDS = 0.25, 1.0  # between calls: while a job is young, and else
 AGES = ((10.0, 0.25), (60.0, 1.0), (float("inf"), 10.0))  # until this age of a job, its files are read so often
+LITTLE_BYTES, LONGEST_SECONDS = 1 << 16, 10.0  # after less than so much, a job is not read before this time
 SLACK_SECONDS = 0.05  # a job that is due so soon is read now: a call that comes a little early is no lost turn
 FEW_IN_ALL, FEW_CORES = 64, 0.003  # all jobs together have so few processes: they may cost so much of a core …
 MOST_CORES = 0.0007  # … and more processes so much: each reading of them is expensive
@@ -58,13 +60,17 @@ FEW_PROCESSES = 32  # of a young job: new ones are looked for in each reading
 class JobFiles:
     """What was seen of the files of one job, and when it is due again."""
 
-    __slots__ = ("cursors", "denied", "due", "kept", "maps_due", "paths", "progress", "seen", "version")
+    __slots__ = (
+        *("chars", "cursors", "denied", "due", "kept", "maps_due", "paths", "progress", "read_at", "seen", "version"),
+    )
 
     def __init__(self) -> None:
         self.progress = Progress()
         self.due = 0.0
         self.maps_due: float | None = None
-        self.version = -1  # of its processes, when their files were last read
+        self.version = -1  # of its processes, when their files were last read …
+        self.read_at = -LONGEST_SECONDS  # … and when that was …
+        self.chars: float | None = None  # … and what they had read and written
         self.seen: dict[int, int] = {}  # what each process had read and written when its files were last read
         self.cursors: dict[int, int] = {}  # the next descriptor of a process that has very many
         self.denied: set[int] = set()
@@ -89,7 +95,11 @@ class FileSource:
         self._below = below or (descendants if proc == "/proc" else lambda _: [])
         self._jobs: dict[str, JobFiles] = {}
         self._activity = Activity(processes, processes.table.clock)
-        self._remarks: dict[str, Remarks] = {}
+        self._pending: set[str] = set()  # jobs of which a process may have run since their files were read
+        self._known_jobs: Jobs = {}
+        self._newest = -float("inf")  # when the youngest of them started, since boot
+        self._remarks: dict[str, Remarks] = {}  # another one after each change: the sampler has the one before
+        self._new_remarks: dict[str, Remarks] = {}
         self._credit_seconds = MOST_CREDIT_SECONDS
         self._called_at = clock()
         self.interval_seconds: float | None = FIRST_SECONDS
@@ -101,24 +111,27 @@ class FileSource:
     def collect(self, jobs: Jobs) -> Readings:
         """Read the jobs that are due, as far as the budget goes; what is known of all is in the remarks."""
         now = self._clock()
-        earned = self._cores() * max(0.0, now - self._called_at)
-        self._credit_seconds = min(self._credit_seconds + earned, MOST_CREDIT_SECONDS)
+        if self._credit_seconds < MOST_CREDIT_SECONDS:
+            earned = self._cores() * max(0.0, now - self._called_at)
+            self._credit_seconds = min(self._credit_seconds + earned, MOST_CREDIT_SECONDS)
         self._called_at = now
-        is_young = False
-        due = []
-        for key, target in jobs.items():
-            job = self._jobs.get(key)
-            if job is None:
-                job = self._jobs[key] = JobFiles()
-            is_young = is_young or now - target.start_boottime < AGES[0][0]
-            if now >= job.due - SLACK_SECONDS:
-                due.append((job.due, key))
-        self.interval_seconds = FIRST_SECONDS if is_young else CALM_SECONDS
+        if jobs is not self._known_jobs:
+            self._known_jobs = jobs
+            self._newest = max((target.start_boottime for target in jobs.values()), default=-float("inf"))
+            for key in jobs.keys() - self._jobs.keys():
+                self._jobs[key] = JobFiles()
+        self.interval_seconds = FIRST_SECONDS if now - self._newest < AGES[0][0] else CALM_SECONDS
+        self._pending.update(self._activity.candidates(jobs))
+        self._pending &= jobs.keys()
+        due = [(self._jobs[key].due, key) for key in self._pending if now >= self._jobs[key].due - SLACK_SECONDS]
         for _, key in sorted(due):
             if self._credit_seconds <= 0:
                 break
-            self._read_job(key, jobs[key], self._jobs[key], now)
-        return Readings(remarks=dict(self._remarks))
+            if self._read_job(key, jobs[key], self._jobs[key], now):
+                self._pending.discard(key)
+        if self._new_remarks:
+            self._remarks, self._new_remarks = self._remarks | self._new_remarks, {}
+        return Readings(remarks=self._remarks)
 
     def conclude(self, key: str, jobs: Jobs) -> Readings | None:
         """The files of a job that has ended, with the size that they have now; other threads call it."""
@@ -151,25 +164,33 @@ class FileSource:
     def forget(self, key: str) -> None:
         """Forget a job."""
         self._jobs.pop(key, None)
-        self._remarks.pop(key, None)
+        if key in self._remarks:
+            self._remarks = {other: remarks for other, remarks in self._remarks.items() if other != key}
         self._activity.forget(key)
 
     def close(self) -> None:
         self._jobs, self._remarks = {}, {}
 
-    def _read_job(self, key: str, target: Target, job: JobFiles, now: float) -> None:
+    def _read_job(self, key: str, target: Target, job: JobFiles, now: float) -> bool:
+        """Read the files of a job, if they can have changed; whether all that had changed was read."""
         age = now - target.start_boottime
         job.due = now + next(seconds for until, seconds in AGES if age < until)
-        tree = self._processes.jobs[key].tree if key in self._processes.jobs else None
+        processes = self._processes.jobs.get(key)
+        tree = None if processes is None else processes.tree
         members = {} if tree is None else dict(tree.members)
         is_young = age < AGES[0][0] and len(members) <= FEW_PROCESSES
-        if tree is not None and not is_young and tree.version == job.version:
-            return  # no process has run since
-        if is_young and not self._activity.has_run(key):
-            return
+        has_clocks = is_young and self._activity.is_small(len(members))  # else the last tick of the sampler tells
+        version, chars = (-1, None) if processes is None else (processes.tree.version, processes.chars)
+        if has_clocks and not self._activity.has_run(key):
+            return True
+        if not has_clocks and tree is not None and version == job.version:
+            return True  # no process has run since
+        if not has_clocks and self._is_little(job, chars, now):
+            return False
+        job.chars, job.read_at = chars, now
         began = time.thread_time()
         pids = list(members) or ([target.root.pid] if target.includes_root else [])
-        if is_young:
+        if has_clocks or (is_young and not members):
             pids = list(dict.fromkeys([*pids, *self._below(target.root.pid)]))
         found, is_complete = [], True
         for pid in self._heaviest_first(pids, members, job):
@@ -181,11 +202,20 @@ class FileSource:
                 found.append(process)
         self._read_maps(job, [process.pid for process in found[:MOST_MAPS]], now)
         self._settle(key, job, found, set(pids))
-        if tree is not None and is_complete:
-            job.version = tree.version
-        if not is_complete:
+        if is_complete:
+            job.version = version
+        else:
+            job.chars = None
             self._activity.forget(key)
         self._credit_seconds -= time.thread_time() - began
+        return is_complete
+
+    @staticmethod
+    def _is_little(job: JobFiles, chars: float | None, now: float) -> bool:
+        """Whether the job has read and written so little since its last reading that it can wait."""
+        if chars is None or job.chars is None or now - job.read_at >= LONGEST_SECONDS:
+            return False
+        return chars - job.chars < LITTLE_BYTES
 
     def _heaviest_first(self, pids: Sequence[int], members: dict[int, Member], job: JobFiles) -> list[int]:
         """The processes that have read or written since; one that is not known yet, or unread for long, may have."""
@@ -223,14 +253,16 @@ class FileSource:
 
     def _open_file(self, key: str, pid: int, fd: int, job: JobFiles) -> Descriptor | None:
         """An open file; where nothing has moved, the one that is known, without asking its file system."""
-        link = read_link(pid, fd, self._proc)
-        if link is None or f"/{key}/" in link.path:  # the output of the job is in a directory with its key
+        path = read_path(pid, fd, self._proc)
+        # The output of the job is in a directory with its key.
+        if path is None or f"/{key}/" in path or not is_data(path, path.startswith("/dev/")):
+            return None
+        link = read_link(pid, fd, self._proc, path)
+        if link is None:
             return None
         known = job.progress.known(pid, fd)
         if known is not None and (known.path, known.position, known.mode) == (link.path, link.position, link.mode):
             return known
-        if not is_data(link.path, link.path.startswith("/dev/")):
-            return None
         found = read_descriptor(pid, link, self._proc, self._sys)
         return found if found is not None and is_data(found.path, found.is_device) else None
 
@@ -265,7 +297,9 @@ class FileSource:
             kept = files_to_keep(progress.files.values())
             if kept:
                 job.kept = [(totals.descriptor, finding(totals, job.paths)) for totals in kept]
-                self._remarks[key] = Remarks(findings={NAME: [file for _, file in job.kept]})
+                files = [file for _, file in job.kept]
+                if key not in self._remarks or self._remarks[key].findings[NAME] != files:
+                    self._new_remarks[key] = Remarks(findings={NAME: files})
 
 
 def size_of_same(descriptor: Descriptor) -> int | None:

@@ -33,7 +33,7 @@ MOST_PROCESSES = 8  # of a job that are asked for their own limits
 class JobLimits:
     """One job: what to read, and what was read last."""
 
-    __slots__ = ("at_start", "idle_until", "lowest", "slurm", "target", "told", "values", "version")
+    __slots__ = ("at_start", "cpu_seconds", "idle_until", "lowest", "slurm", "target", "told", "values")
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -42,7 +42,7 @@ class JobLimits:
         self.at_start: dict[str, int] | None = None  # the limits of the shim, with which the job starts
         self.lowest: dict[str, int] = {}  # of its processes
         self.told: list[ProcessLimit] = []
-        self.version: int | None = None  # of its processes, when they were last read; None: not known
+        self.cpu_seconds: float | None = None  # that its processes had used when they were last read
         self.idle_until = 0  # the tick in which it is read though no process has run
 
     def keep_lowest(self, limits: dict[str, int]) -> None:
@@ -117,8 +117,8 @@ class LimitSource:
     def _is_idle(self, key: str, job: JobLimits) -> bool:
         """Whether no process of the job has run since its limits were read, and that is not long ago."""
         processes = self._processes.jobs.get(key) if self._processes is not None else None
-        before, job.version = job.version, processes.tree.version if processes is not None else None
-        if job.version is not None and job.version == before and self._ticks < job.idle_until:
+        before, job.cpu_seconds = job.cpu_seconds, processes.cpu_seconds if processes is not None else None
+        if job.cpu_seconds is not None and job.cpu_seconds == before and self._ticks < job.idle_until:
             return True
         job.idle_until = self._ticks + IDLE_TICKS
         return False

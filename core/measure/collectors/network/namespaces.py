@@ -16,6 +16,8 @@ from jobtop.core.procfs import descendants
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jobtop.core.measure.collectors.pid_owners import PidOwners
     from jobtop.core.measure.collectors.process_source import ProcessSource
     from jobtop.core.measure.source import Jobs, Number
@@ -90,20 +92,23 @@ class NamespaceTraffic:
         self._owners, self._processes, self._proc = owners, processes, proc
         self._outside = {self._namespace(name) for name in ("self", "1")} - {None}
         self._seen: dict[str, dict[int, int]] = {}  # the processes of each job, and in how many readings
-        self._births: dict[str, tuple[int, int]] = {}  # how many processes a job had started, and when
+        self._births: dict[str, int] = {}  # how many processes a job had started
+        self._young: dict[str, int] = {}  # jobs that started a process lately, and in which reading
         self._jobs: dict[str, dict[int, Namespace]] = {}  # by job, and by the number of the namespace
         self._readings = 0
         self._late: dict[str, float | None] = {}  # how long a job had run before this process watched it, if it had
 
-    def read(self, jobs: Jobs) -> None:
-        """Find new namespaces of these jobs, and read all that have processes."""
+    def read(self, jobs: Jobs, active: Iterable[str] | None = None) -> None:
+        """Find new namespaces of these jobs, and read all that have processes; `active`: those that may have run."""
         self._readings += 1
         is_due = self._readings % CHECK_READINGS == 0
-        for key, target in jobs.items():
+        for key in jobs if active is None or is_due else {*active, *self._young}:
+            if key not in jobs:
+                continue
             if key not in self._late:
-                self._late[key] = seconds_before(target)
-            if is_due or self._has_young(key):
-                self._look_at_all(key, target, is_due)
+                self._late[key] = seconds_before(jobs[key])
+            if self._has_young(key) or is_due:
+                self._look_at_all(key, jobs[key], is_due)
         for key, spaces in self._jobs.items():
             for number, space in spaces.items():
                 self._read_one(key, number, space, jobs, is_due)
@@ -134,7 +139,7 @@ class NamespaceTraffic:
         return [key for key, spaces in self._jobs.items() if any(space.is_known for space in spaces.values())]
 
     def forget(self, key: str) -> None:
-        for kept in (self._late, self._seen, self._births):
+        for kept in (self._late, self._seen, self._births, self._young):
             kept.pop(key, None)
         for space in self._jobs.pop(key, {}).values():
             space.close()
@@ -153,11 +158,14 @@ class NamespaceTraffic:
         job = None if self._processes is None else self._processes.jobs.get(key)
         if job is None:
             return True
-        births, since = self._births.get(key, (-1, 0))
-        if job.tree.births != births:
-            self._births[key] = job.tree.births, self._readings
-            return True
-        return self._readings - since < YOUNG_READINGS
+        if job.tree.births != self._births.get(key):
+            self._births[key], self._young[key] = job.tree.births, self._readings
+        if key not in self._young:
+            return False
+        if self._readings - self._young[key] >= YOUNG_READINGS:
+            del self._young[key]
+            return False
+        return True
 
     def _look_at_all(self, key: str, target: Target, is_due: bool) -> None:
         before, seen = self._seen.get(key, {}), {}

@@ -17,6 +17,8 @@ from jobtop.core.units import format_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from jobtop.core.measure.collectors.network.namespaces import NamespaceTraffic
     from jobtop.core.measure.collectors.network.tcp_traffic import TcpTraffic
     from jobtop.core.measure.source import Jobs, Number
@@ -45,7 +47,7 @@ class NetworkSource:
         self._is_closed = False
         self._activity = Activity(None)
         self._known: list[str] = []  # jobs of which anything is known
-        self._jobs: frozenset[str] = frozenset()
+        self._jobs: Jobs = {}
         self._calm_readings = 0
 
     def available(self) -> str | None:
@@ -70,10 +72,11 @@ class NetworkSource:
         """What each job received and sent so far; also what has not changed, since a tick may miss a reading."""
         with self._lock:
             known: dict[str, None] = {}
-            if self._is_quiet(jobs):
+            candidates = self._activity.candidates(jobs)
+            if self._is_quiet(jobs, candidates):
                 return self._readings(self._known)
             if self._namespaces is not None and not self._is_closed:
-                self._namespaces.read(jobs)
+                self._namespaces.read(jobs, candidates)
                 known = dict.fromkeys(self._namespaces.known_jobs())
             if self._tcp is not None and not self._is_closed:
                 self._tcp.read(jobs)
@@ -81,12 +84,12 @@ class NetworkSource:
             self._known = list(known)
             return self._readings(self._known)
 
-    def _is_quiet(self, jobs: Jobs) -> bool:
+    def _is_quiet(self, jobs: Jobs, candidates: Collection[str]) -> bool:
         """Whether nothing can have changed: no process of a job has run, and no job had a socket or a namespace."""
-        active = [key for key in jobs if self._activity.has_run(key)]
+        active = [key for key in candidates if self._activity.has_run(key)]
         may_be_more = self._known or (self._tcp is not None and self._tcp.may_be_more)
-        self._calm_readings = 0 if active or may_be_more or jobs.keys() != self._jobs else self._calm_readings + 1
-        self._jobs = frozenset(jobs)
+        self._calm_readings = 0 if active or may_be_more or jobs is not self._jobs else self._calm_readings + 1
+        self._jobs = jobs
         return self._calm_readings > CALM_READINGS
 
     def conclude(self, key: str, jobs: Jobs) -> Readings | None:
@@ -98,7 +101,7 @@ class NetworkSource:
             return None
         try:
             if self._namespaces is not None and not self._is_closed:
-                self._namespaces.read(jobs)
+                self._namespaces.read(jobs, (key,))
             self._read_last_sockets(key, jobs)
             return self._with_label(key, self._readings([key]))
         finally:
