@@ -30,7 +30,7 @@ LOOK_SECONDS = 10.0  # between two calls of `slow`
 LONGEST_STEP_SECONDS = (
     30.0  # that the clock of the evaluator moves by at most: a suspended machine, a clock that is set
 )
-LOST_SECONDS = 300.0  # without a value of the host or a device
+LOST_SECONDS, FORGOTTEN_SECONDS = 300.0, 3600.0  # without a value of the host or a device
 SUSPENDED = "suspended"
 
 
@@ -214,6 +214,11 @@ class Evaluator:
         changes = self._begin(at)
         for watch in self._watches.values():
             watch.forget_calm(at)
+            if watch.is_timed:
+                watch.set_time(at)
+                for job in self._jobs.values():
+                    if watch.is_for(job) != (job.id in watch.members):
+                        changes += self._enter(watch, job)
             if watch.detector is not None:
                 findings = watch.detector.look(self._readings(watch), self._now)
                 taken = (watch.take(finding, self._now, longest_gap(LOOK_SECONDS), at) for finding in findings)
@@ -222,19 +227,20 @@ class Evaluator:
         return changes + self._end_lost(at)
 
     def _end_lost(self, at: float) -> list[Transition]:
-        """End the alerts of the host and of devices that are not read any more."""
-        lost = [
-            owner
-            for owner, seen in self._seen.items()
-            if not isinstance(owner, str) and self._now - seen.seen_at >= LOST_SECONDS
-        ]
-        return [
-            change
-            for owner in lost
-            for watches in self._other_levels.values()
-            for watch in watches
-            if owner in watch.open and (change := watch.end_absent(owner, at)) is not None
-        ]
+        """End the alerts of the host and of devices that are not read any more, and forget them in the end."""
+        changes: list[Transition] = []
+        others = {owner: self._now - seen.seen_at for owner, seen in self._seen.items() if not isinstance(owner, str)}
+        for owner, seconds in others.items():
+            if seconds >= LOST_SECONDS:
+                for watch in self._other_levels.get(scope_of(owner), ()):
+                    change = watch.end_absent(owner, at)
+                    changes += [] if change is None else [change]
+            if seconds >= FORGOTTEN_SECONDS:
+                del self._seen[owner]
+                for watch in self._detecting:
+                    if watch.detector is not None and not watch.is_for_jobs:
+                        watch.detector.leave(owner)
+        return changes
 
     def _readings(self, watch: RuleWatch) -> list[Reading]:
         """The newest values of the owners of a rule."""
@@ -272,7 +278,8 @@ class Evaluator:
         """Move the clock, and return the changes that wait to be returned."""
         if self._at:
             self._now += min(max(0.0, at - self._at), LONGEST_STEP_SECONDS)
-        self._at = at
+        # Events may be a little older than samples. Only a clock that was set goes back by more.
+        self._at = at if at < self._at - LONGEST_STEP_SECONDS else max(at, self._at)
         changes, self._due = self._due, []
         return changes
 

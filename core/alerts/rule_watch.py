@@ -8,6 +8,8 @@ from jobtop.core.alerts.model import RuleKind, State, Transition
 from jobtop.core.alerts.state_machine import Judge, Track, Verdict, flapping_window
 from jobtop.core.measure.device import Device
 from jobtop.core.metrics import Scope
+from jobtop.core.paths import hostname
+from jobtop.core.record import replace
 from jobtop.core.text.alert_text import (
     absent_text,
     device_label,
@@ -16,7 +18,7 @@ from jobtop.core.text.alert_text import (
     resolved_text,
     value_fields,
 )
-from jobtop.core.units import format_duration, number_of, printable
+from jobtop.core.units import ABSENT, format_duration, number_of, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 JOB_SCOPES = (Scope.JOB, Scope.CONTAINER)
 ENDED, DROPPED, NOT_MEANT = "the job has ended", "the rule was removed or changed", "the rule is no longer for it"
-NEVER_FIRED, MOMENTARY = "never_fired", "momentary"  # in the detail of a transition
+NEVER_FIRED, MOMENTARY, WORST = "never_fired", "momentary", "worst"  # in the detail of a transition
 NOTHING_KNOWN: dict[str, float] = {}
 
 
@@ -58,6 +60,19 @@ class RuleWatch:
         if self.is_level and self.is_for_jobs and not self.is_slow:
             self.tripped = compile_tripped(self.expression, rule.above, rule.below)
 
+        self.filter = rule.filter
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a job may match the filter later, because of its age."""
+        conditions = self.filter.conditions if self.filter is not None else ()
+        return any(field == "elapsed" for condition in conditions for field, _ in condition.parts)
+
+    def set_time(self, at: float) -> None:
+        """Let the filter compare ages as of now."""
+        if self.filter is not None:
+            self.filter = replace(self.filter, now=at)
+
     def is_for(self, job: Job) -> bool:
         """Whether the rule is for a job: by its scope, the directory of its file, and its filter."""
         rule = self.rule
@@ -65,7 +80,7 @@ class RuleWatch:
             return False
         if rule.directory is not None and not f"{job.cwd}/".startswith(f"{rule.directory.rstrip('/')}/"):
             return False
-        return rule.filter is None or rule.filter.matches(job)
+        return self.filter is None or self.filter.matches(job)
 
     def see_rows(
         self,
@@ -159,7 +174,7 @@ class RuleWatch:
             self.open[owner] = track
         state = track.step(verdict, moment, at, gap)
         if verdict is not Verdict.ABSENT:
-            track.value = value
+            track.take(value)
         if state is State.RESOLVED:
             self._put_aside(track, at)
             return (track, state) if track.is_known else (None, None)
@@ -181,11 +196,13 @@ class RuleWatch:
         detail: Mapping[str, object] = NOTHING_KNOWN,
         seconds: float = 0.0,
     ) -> Transition:
-        if state is State.RESOLVED and not track.has_fired:
+        if state is State.RESOLVED and track.has_fired:
+            detail = {**detail, WORST: track.worst}
+        elif state is State.RESOLVED:
             detail = {**detail, NEVER_FIRED: True}
-        elif state is not State.RESOLVED and self.rule.message is not None:
+        elif self.rule.message is not None:
             text = fill_template(self.rule.message, self._fields(track, values, seconds, text))
-        elif isinstance(track.owner, Device):
+        if isinstance(track.owner, Device) and (state is State.RESOLVED or self.rule.message is None):
             text = f"{device_label(track.owner)}: {text}"
         if state is State.FIRING and track.is_flapping:
             window = format_duration(flapping_window(self.rule))
@@ -195,20 +212,27 @@ class RuleWatch:
         )
 
     def _fields(self, track: Track, values: Mapping[str, float], seconds: float, text: str) -> dict[str, str]:
-        fields = value_fields(self.rule, track.value, values) | {"text": text, "elapsed": format_duration(seconds)}
+        fields = value_fields(self.rule, track.value, values)
+        fields |= dict.fromkeys(("job", "name", "id", "device"), ABSENT)
+        fields |= {"text": text, "elapsed": format_duration(seconds), "host": printable(hostname())}
         if isinstance(track.owner, Device):
             fields["device"] = device_label(track.owner)
         job = self._jobs.get(track.owner) if isinstance(track.owner, str) else None
         if job is not None:
+            if job.start_time is not None:
+                fields["elapsed"] = format_duration(max(0.0, track.began_at + seconds - job.start_time))
             names = {"job": job.name, "name": job.name, "id": job.id[:8], "host": job.host}
             fields |= {name: printable(word) for name, word in names.items()}
         return fields
 
     def close(self, owner: Owner, at: float, why: str) -> Transition | None:
-        """End the alert of an owner, if one is open and was reported; forget what is known of the owner."""
-        self._calm.pop(owner, None)
-        track = self.open.pop(owner, None)
-        if track is None or not track.is_known:
+        """End the alert of an owner, if one is open and was reported."""
+        track = self.open.get(owner)
+        if track is None:
+            return None
+        track.end()
+        self._put_aside(track, at)
+        if not track.is_known:
             return None
         text = f"{why}, after {format_duration(max(0.0, at - track.began_at))}"
         return self._transition(track, State.RESOLVED, at, text, {}, {"why": why})
@@ -218,7 +242,9 @@ class RuleWatch:
 
     def end_absent(self, owner: Owner, at: float) -> Transition | None:
         """End the alert of an owner that is not read any more."""
-        track = self.open.pop(owner)
+        track = self.open.pop(owner, None)
+        if track is None:
+            return None
         text = absent_text(self.rule, max(0.0, at - track.began_at))
         return self._transition(track, State.RESOLVED, at, text) if track.is_known else None
 
@@ -238,7 +264,7 @@ class RuleWatch:
     def inherit(self, before: RuleWatch) -> None:
         """Continue the alerts of an earlier version of the rule that looks at the same value."""
         self.open, self._calm = before.open, before._calm
-        is_changed = before.rule != self.rule
+        is_changed = not is_same_rule(before.rule, self.rule)
         for track in (*self.open.values(), *self._calm.values()):
             track.rule = self.rule
             if is_changed:
@@ -251,10 +277,17 @@ class RuleWatch:
         self.members.discard(job_id)
         if self.detector is not None:
             self.detector.leave(job_id)
-        return self.close(job_id, at, why)
+        change = self.close(job_id, at, why)
+        self._calm.pop(job_id, None)
+        return change
 
     def forget_calm(self, at: float) -> None:
         """Forget alerts that were resolved long ago: when they fire again they do not flap."""
         window = flapping_window(self.rule)
         for owner in [owner for owner, track in self._calm.items() if abs(at - track.resolved_at) > window]:
             del self._calm[owner]
+
+
+def is_same_rule(one: Rule, other: Rule) -> bool:
+    """Whether two rules are the same; filters that were read at different times differ only in their time."""
+    return replace(one, filter=None) == replace(other, filter=None)

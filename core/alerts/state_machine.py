@@ -86,6 +86,7 @@ class Track:
         "since",
         "state",
         "value",
+        "worst",
     )
 
     def __init__(self, rule: Rule, owner: Owner) -> None:
@@ -94,6 +95,7 @@ class Track:
         self.began_at = 0.0
         self.since: float | None = None
         self.value: float | None = None  # the last one that was present
+        self.worst: float | None = None  # the farthest beyond the level since the condition became true
         self.is_reported = False  # as pending
         self.has_fired = False  # since it is open
         self.is_flapping = False
@@ -126,12 +128,21 @@ class Track:
         self._last = moment if self._last is None else self._last
         return moment - self._last > seconds
 
+    def take(self, value: float | None) -> None:
+        """Remember a value that was present."""
+        self.value = value
+        if value is not None and (self.worst is None or self._is_worse(value, self.worst)):
+            self.worst = value
+
+    def _is_worse(self, value: float, than: float) -> bool:
+        return value < than if self.rule.above is None and self.rule.below is not None else value > than
+
     def resume(self, state: State, began_at: float, value: float | None, *, is_flapping: bool = False) -> None:
         """Continue an alert that an earlier engine has opened; a pending one has to last for its whole time again."""
         self.has_fired = state is not State.PENDING
         self.state = State.FIRING if self.has_fired else State.PENDING
         self.is_reported = not self.has_fired
-        self.began_at, self.value, self.is_flapping = began_at, value, is_flapping
+        self.began_at, self.value, self.worst, self.is_flapping = began_at, value, value, is_flapping
 
     def restart(self) -> None:
         """Count `for` from the next value on: the machine was suspended, or the rule has changed."""
@@ -149,13 +160,14 @@ class Track:
         if self.state is State.FIRING:
             return self._step_firing(verdict, moment)
         if verdict is not Verdict.BAD:
-            return self._close() if self.state is State.PENDING else None
+            return self.end() if self.state is State.PENDING else None
         return self._step_pending(moment, at)
 
     def _step_pending(self, moment: float, at: float) -> State | None:
         if self.state is not State.PENDING:
             self.state, self.since, self.began_at = State.PENDING, None, at
             self.is_reported = self.has_fired = False
+            self.worst = None
         if self.since is None:
             self.since = moment
         seconds = moment - self.since + TOLERANCE_SECONDS
@@ -188,20 +200,21 @@ class Track:
         if self._good_count < FEWEST_GOOD or seconds < self.rule.for_seconds:
             return None
         if not self.is_flapping:
-            return self._close()
+            return self.end()
         self._was_calm = True
         if seconds < calm_seconds(self.rule, self._calm_doublings):
             return None
         self._resolved_flapping = moment
-        return self._close()
+        return self.end()
 
     def _step_absent(self, moment: float) -> State | None:
         if self._absent_since is None or moment < self._absent_since:
             self._absent_since = moment
         is_open = self.state is not None
-        return self._close() if is_open and moment - self._absent_since >= ABSENT_SECONDS else None
+        return self.end() if is_open and moment - self._absent_since >= ABSENT_SECONDS else None
 
-    def _close(self) -> State:
+    def end(self) -> State:
+        """End the alert, whatever its values."""
         self.state, self._good_since, self._absent_since = None, None, None
         return State.RESOLVED
 

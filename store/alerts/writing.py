@@ -74,11 +74,17 @@ def resolve_alert(connection: sqlite3.Connection, row: sqlite3.Row, transition: 
     connection.execute(
         "UPDATE alerts SET state = ?, resolved_at = ?, worst = ?, flapping = ? WHERE id = ?",
         (
-            *(str(State.RESOLVED), transition.at, worse(transition.rule, row["worst"], None)),
+            *(str(State.RESOLVED), transition.at, worse(transition.rule, row["worst"], _worst(transition))),
             *(int(transition.is_flapping), row["id"]),
         ),
     )
     return int(row["id"])
+
+
+def _worst(transition: Transition) -> float | None:
+    """The value farthest from the level while the alert was open, as the rule has seen it."""
+    worst = transition.detail.get("worst")
+    return worst if isinstance(worst, int | float) else None
 
 
 def touch_jobs(connection: sqlite3.Connection, seqs: Sequence[int]) -> None:
