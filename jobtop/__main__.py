@@ -43,6 +43,28 @@ def print_version() -> int:
 
 
 def main() -> int:
+    """Call `start`; one line for an installation that is not whole."""
+    try:
+        return start()
+    except ModuleNotFoundError as error:
+        os.write(2, f"jobtop: {missing_module_text(str(error.name))}\n".encode(errors="replace"))
+        return leave(125)
+
+
+def missing_module_text(name: str) -> str:
+    """Return that a module is not beside jobtop, and what helps: PYTHONPATH is used for jobs, not for jobtop."""
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    file, others = name.partition(".")[0], os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    paths = (path for path in others if path and os.path.abspath(path) != home)
+    elsewhere = [path for path in paths if any(os.path.exists(f"{path}/{file}{end}") for end in ("", ".py"))]
+    there = f" (it is in {elsewhere[0]}, but PYTHONPATH is for jobs only)" if elsewhere else ""
+    whole = "install jobtop with all it needs into one environment"
+    return (
+        f"the module {name} is missing from the installation in {home}{there}; {whole}: python3 -m pip install jobtop"
+    )
+
+
+def start() -> int:
     """Answer `--version` without click, refuse Windows, and hand everything else to the verbs."""
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # a Ctrl-C while we start ends us without a traceback

@@ -13,6 +13,7 @@ import pytest
 
 import jobtop as installed
 from jobtop.__main__ import main
+from records import assert_one_line
 from support import PACKAGES, ROOT, Jobtop
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -153,3 +154,21 @@ def test_make_refuses_an_interpreter_that_is_too_old(tmp_path: Path) -> None:
     assert finished.returncode == 1
     assert "3.10.1" in finished.stderr
     assert not (tmp_path / "venv").exists()
+
+
+def test_an_installation_that_is_not_whole_is_one_line_with_the_remedy(tmp_path: Path) -> None:
+    whole, other = tmp_path / "whole" / "jobtop", tmp_path / "other"
+    for package in PACKAGES:
+        (whole / package).parent.mkdir(parents=True, exist_ok=True)
+        if package != "jobtop":
+            (whole / package).symlink_to(ROOT / package)
+    for file in (ROOT / "jobtop").glob("*.py"):
+        (whole / file.name).symlink_to(file)
+    (other / "click").mkdir(parents=True)
+    for places, words in (([ROOT], "jobtop.cli is missing"), ([whole.parent, other], f"it is in {other}")):
+        path = os.pathsep.join(map(str, places))
+        command = [sys.executable, "-S", "-m", "jobtop", "history"]
+        answer = subprocess.run(command, cwd="/", env={"PYTHONPATH": path}, capture_output=True, text=True)
+        assert answer.returncode == 125
+        assert_one_line(answer.stderr, words)
+        assert "pip install jobtop" in answer.stderr
