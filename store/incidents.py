@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from jobtop.core.errors import RowDamaged
+from jobtop.core.job_id import is_job_id
 from jobtop.core.model import Status
 from jobtop.core.procfs import signals
-from jobtop.core.record import record
+from jobtop.core.record import record, replace
 from jobtop.core.text.event_text import event_text
+from jobtop.store.alerts.alert_rows import ALERTS_SINCE_VERSION, alert_from_row
+from jobtop.store.alerts.fired import FAILURES, read_fired
 from jobtop.store.jobs import sql_list
 from jobtop.store.rows import are_numbers, is_number, parse_mapping, parse_status, parse_texts, quote_value
 from jobtop.store.schema import has_tables_of
@@ -16,11 +19,11 @@ if TYPE_CHECKING:
     import sqlite3
     from typing import Any
 
+    from jobtop.core.alerts.model import State
     from jobtop.store.database import Database
 
 OWNED_EVENTS_SINCE_VERSION = 7  # of the schema: an event may belong to a host or a device
 GPU_LOST = "gpu_lost"
-FAILURES = (Status.FAILED, Status.TIMEOUT, Status.ERROR, Status.LOST)
 MOST = 500
 SIGPIPE = int(signals.SIGPIPE)
 _NEXT_ATTEMPT = "CASE WHEN json_valid({0}.queue) THEN json_extract({0}.queue, '$.retried_by') END"
@@ -30,6 +33,17 @@ SUCCEEDED_LATER = (
     f" SELECT {_NEXT_ATTEMPT.format('attempt')} FROM later JOIN jobs AS attempt ON attempt.id = later.id)"
     f" SELECT 1 FROM later JOIN jobs AS done ON done.id = later.id WHERE done.status = '{Status.SUCCESS}')"
 )
+# A person has seen a failure by its own, or by the alert of a rule about it.
+SEEN = (
+    "(EXISTS (SELECT 1 FROM alert_marks WHERE alert_marks.kind = 'seen' AND alert_marks.name = jobs.id)"
+    " OR EXISTS (SELECT 1 FROM alerts WHERE job_seq = jobs.seq AND alerts.kind = 'event' AND acknowledged_at NOT NULL))"
+)
+NO_ALERT_ROW = "iif(json_valid(detail), json_extract(detail, '$.alert'), NULL) IS NULL"
+SAME_MOMENT_SECONDS = 60
+ALERT_OF_EVENT = (
+    "EXISTS (SELECT 1 FROM alerts WHERE alerts.device_seq = events.device_seq AND alerts.kind = 'event'"
+    f" AND abs(alerts.began_at - events.at) < {SAME_MOMENT_SECONDS})"
+)
 
 
 @record
@@ -37,7 +51,8 @@ class Incident:
     """A failed job or a raised alert; `severity` is None for a failed job, `key` identifies the incident.
 
     An alert of a host or a device has no job and no status. Its `name` is the host, or `host: gpu 0`, and its `key`
-    begins with a slash.
+    begins with a slash. `alert_id`, `state` and `rule` are those of an alert in the table of alerts; an alert of an
+    older store has none. The alert of a failure is not in the list: the failure is.
     """
 
     key: str
@@ -49,50 +64,96 @@ class Incident:
     severity: str | None = None
     flags: tuple[str, ...] = ()
     duration_seconds: float | None = None
+    is_acknowledged: bool = False
+    alert_id: int | None = None
+    state: State | None = None
+    rule: str | None = None
 
 
 def read_incidents(database: Database, since: float) -> list[Incident]:
-    """The incidents since a moment, at most MOST of them."""
+    """The incidents since a moment and the alerts that are still open, at most MOST of them."""
     with database.reading() as connection:
-        failures = _read_failures(connection, since)
-        alerts = _read_alerts(connection, since)
-        host_alerts = [*_read_host_alerts(connection, since), *_read_lost_gpus(connection, since)]
+        has_alerts = has_tables_of(connection, ALERTS_SINCE_VERSION)
+        failures = _read_failures(connection, since, has_alerts)
+        alerts = read_fired(connection, since, MOST) if has_alerts else []
+        old_alerts = _read_alerts(connection, since, has_alerts)
+        host_alerts = [
+            *_read_host_alerts(connection, since, has_alerts),
+            *_read_lost_gpus(connection, since, has_alerts),
+        ]
     incidents = [
         *database.decode_rows(failures, _failure),
-        *database.decode_rows(alerts, _alert),
+        *database.decode_rows(alerts, _stored_alert),
+        *database.decode_rows(old_alerts, _alert),
         *database.decode_rows(host_alerts, _host_alert),
     ]
     return sorted(incidents, key=lambda incident: incident.at, reverse=True)[:MOST]
 
 
-def _read_failures(connection: sqlite3.Connection, since: float) -> list[sqlite3.Row]:
+def unacknowledged_failures(database: Database) -> list[str]:
+    """The ids of all failed jobs that need attention and were not acknowledged."""
+    with database.reading() as connection:
+        rows = _read_failures(connection, -float("inf"), True, limit=-1)
+    return [row["id"] for row in rows if not row["is_seen"] and is_job_id(row["id"])]
+
+
+def _read_failures(
+    connection: sqlite3.Connection, since: float, has_alerts: bool, limit: int = MOST
+) -> list[sqlite3.Row]:
     """The failed jobs that need attention.
 
     A job that SIGPIPE ended does not: its reader had enough, as in `… | head`. Neither does an attempt of the queue if
     a later attempt succeeded.
     """
     ended = "coalesce(end_time, start_time, submitted_at)"
+    is_seen = SEEN if has_alerts else "0"
     # The same words as in the index jobs_that_failed: otherwise SQLite does not use it.
     return connection.execute(
-        f"SELECT id, name, status, reason, flags, exit_code, duration_seconds, {ended} AS at FROM jobs"
-        f" WHERE status IN ({sql_list(FAILURES)}) AND {ended} >= ? AND signal IS NOT ? AND exit_code IS NOT ?"
+        f"SELECT id, name, status, reason, flags, exit_code, duration_seconds, {ended} AS at, {is_seen} AS is_seen"
+        f" FROM jobs WHERE status IN ({sql_list(FAILURES)}) AND {ended} >= ? AND signal IS NOT ? AND exit_code IS NOT ?"
         f" AND (queue IS NULL OR NOT {SUCCEEDED_LATER}) ORDER BY {ended} DESC LIMIT ?",
-        (since, SIGPIPE, 128 + SIGPIPE, MOST),
+        (since, SIGPIPE, 128 + SIGPIPE, limit),
     ).fetchall()
 
 
 def _failure(row: sqlite3.Row) -> Incident:
-    return _incident(row, row["id"], row["at"], row["reason"] or _exit_words(row))
+    found = _incident(row, row["id"], row["at"], row["reason"] or _exit_words(row))
+    return replace(found, is_acknowledged=bool(row["is_seen"]))
 
 
-def _read_alerts(connection: sqlite3.Connection, since: float) -> list[sqlite3.Row]:
-    """The events of the kind `alert`, each with its job."""
+def _stored_alert(row: sqlite3.Row) -> Incident:
+    """An alert of the table of alerts."""
+    alert = alert_from_row(row)
+    at = alert.began_at if alert.fired_at is None else alert.fired_at
+    if alert.job_id is not None:
+        found = _incident(row, f"{alert.job_id}/a{alert.id}", at, alert.text, alert.severity)
+    else:
+        host, device = alert.host or "host", alert.device
+        name = host if device is None else f"{host}: {device.kind} {device.name}"
+        found = Incident(f"/a{alert.id}", at, None, name, None, alert.text, str(alert.severity))
+    return replace(
+        found,
+        job_id=alert.job_id,
+        is_acknowledged=alert.acknowledged_at is not None,
+        alert_id=alert.id,
+        state=alert.state,
+        rule=alert.rule,
+    )
+
+
+def _read_alerts(connection: sqlite3.Connection, since: float, has_alerts: bool) -> list[sqlite3.Row]:
+    """The events of the kind `alert` that have no row in the table of alerts, each with its job."""
     return connection.execute(
         "SELECT events.id AS number, events.at, events.detail, jobs.id, name, status, flags, duration_seconds"
-        " FROM events JOIN jobs ON jobs.seq = job_seq WHERE events.kind = 'alert' AND at >= ?"
+        f" FROM events JOIN jobs ON jobs.seq = job_seq WHERE events.kind = 'alert' AND at >= ?{_old(has_alerts)}"
         " ORDER BY at DESC, events.id DESC LIMIT ?",
         (since, MOST),
     ).fetchall()
+
+
+def _old(has_alerts: bool) -> str:
+    """The condition that an event of the kind `alert` has no row in the table of alerts."""
+    return f" AND {NO_ALERT_ROW}" if has_alerts else ""
 
 
 def _alert(row: sqlite3.Row) -> Incident:
@@ -107,7 +168,7 @@ def _alert_words(row: sqlite3.Row) -> tuple[str, str]:
     return str(words), str(detail.get("severity", "warning"))
 
 
-def _read_host_alerts(connection: sqlite3.Connection, since: float) -> list[sqlite3.Row]:
+def _read_host_alerts(connection: sqlite3.Connection, since: float, has_alerts: bool) -> list[sqlite3.Row]:
     """The events of the kind `alert` that belong to a boot of a host or to a device."""
     if not has_tables_of(connection, OWNED_EVENTS_SINCE_VERSION):
         return []
@@ -116,7 +177,8 @@ def _read_host_alerts(connection: sqlite3.Connection, since: float) -> list[sqli
         "SELECT events.id AS number, at, detail, hosts.name AS host, devices.kind AS device, devices.name"
         " FROM events LEFT JOIN devices ON devices.seq = device_seq"
         " LEFT JOIN hosts ON hosts.seq = coalesce(events.host_seq, devices.host_seq)"
-        " WHERE events.kind = 'alert' AND +job_seq IS NULL AND at >= ? ORDER BY at DESC, events.id DESC LIMIT ?",
+        f" WHERE events.kind = 'alert' AND +job_seq IS NULL AND at >= ?{_old(has_alerts)}"
+        " ORDER BY at DESC, events.id DESC LIMIT ?",
         (since, MOST),
     ).fetchall()
 
@@ -125,15 +187,20 @@ def _lost_words(row: sqlite3.Row) -> tuple[str, str]:
     return event_text(GPU_LOST, parse_mapping(row["detail"], "the detail of an event")), "critical"
 
 
-def _read_lost_gpus(connection: sqlite3.Connection, since: float) -> list[sqlite3.Row]:
-    """The events of GPUs that do not answer any more; the index is that of events of devices, which are few."""
+def _read_lost_gpus(connection: sqlite3.Connection, since: float, has_alerts: bool) -> list[sqlite3.Row]:
+    """The events of GPUs that do not answer any more, unless a rule has made an alert of them.
+
+    The index is that of events of devices, which are few.
+    """
+    without_alert = f" AND NOT {ALERT_OF_EVENT}" if has_alerts else ""
     if not has_tables_of(connection, OWNED_EVENTS_SINCE_VERSION):
         return []
     return connection.execute(
         "SELECT events.id AS number, at, detail, hosts.name AS host, devices.kind AS device, devices.name,"
         " events.kind AS event FROM events JOIN devices ON devices.seq = device_seq"
         " LEFT JOIN hosts ON hosts.seq = devices.host_seq"
-        " WHERE device_seq IS NOT NULL AND events.kind = ? AND at >= ? ORDER BY at DESC, events.id DESC LIMIT ?",
+        f" WHERE device_seq IS NOT NULL AND events.kind = ? AND at >= ?{without_alert}"
+        " ORDER BY at DESC, events.id DESC LIMIT ?",
         (GPU_LOST, since, MOST),
     ).fetchall()
 

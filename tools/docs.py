@@ -76,7 +76,9 @@ def verbs() -> Iterator[str]:
         assert command is not None
         yield from command_lines(command, f"jobtop {name}", arguments(command))
         if isinstance(command, click.Group):
-            for below, inner in command.commands.items():
+            for below in command.list_commands(context):
+                inner = command.get_command(context, below)
+                assert inner is not None
                 yield from command_lines(inner, f"jobtop {name} {below}", arguments(inner))
 
 

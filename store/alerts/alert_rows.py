@@ -38,13 +38,14 @@ COLUMNS = (
     " jobs.id AS job_id, jobs.name AS job_name, jobs.host AS job_host, hosts.name AS host_name,"
     " devices.kind AS device_kind, devices.name AS device_name"
 )
-SELECT = (
-    f"SELECT {COLUMNS} FROM alerts LEFT JOIN jobs ON jobs.seq = alerts.job_seq"
-    " LEFT JOIN devices ON devices.seq = alerts.device_seq"
+JOINS = (
+    "LEFT JOIN jobs ON jobs.seq = alerts.job_seq LEFT JOIN devices ON devices.seq = alerts.device_seq"
     " LEFT JOIN hosts ON hosts.seq = coalesce(alerts.host_seq, devices.host_seq)"
 )
+SELECT = f"SELECT {COLUMNS} FROM alerts {JOINS}"
 # The same words as in the index alerts_open: otherwise SQLite does not use it.
 OPEN = "alerts.state <> 'resolved'"
+STATE_RANK = "CASE state WHEN 'firing' THEN 0 WHEN 'acknowledged' THEN 1 WHEN 'pending' THEN 2 ELSE 3 END"
 MOMENTS = ("began_at", "fired_at", "resolved_at", "acknowledged_at")
 
 
@@ -199,7 +200,7 @@ class AlertStore:
         since: float | None = None,
         limit: int | None = MOST,
     ) -> list[StoredAlert]:
-        """Alerts that meet every condition: open ones first, then the resolved ones, each the newest first.
+        """Alerts that meet every condition: firing, acknowledged, pending, resolved ones, each the newest first.
 
         `rule` may have the wildcards `*` and `?`. `since` leaves out alerts that were resolved before.
         """
@@ -218,7 +219,7 @@ class AlertStore:
         if since is not None:
             conditions.append(f"({OPEN} OR coalesce(resolved_at, began_at) >= ?)")
             values.append(since)
-        order = f"ORDER BY {OPEN} DESC, coalesce(fired_at, began_at) DESC, alerts.id DESC"
+        order = f"ORDER BY {STATE_RANK}, coalesce(fired_at, began_at) DESC, alerts.id DESC"
         return self._select(" AND ".join(conditions), values, order, limit)
 
     def _select(

@@ -8,7 +8,7 @@ from enum import StrEnum
 from jobtop.core.errors import RowDamaged
 from jobtop.core.record import record
 from jobtop.store.alerts.alert_rows import ALERTS_SINCE_VERSION
-from jobtop.store.jobs import stored_text
+from jobtop.store.jobs import NEXT_TOUCH, stored_text
 from jobtop.store.rows import check_moments, check_texts, parse_member
 from jobtop.store.schema import has_tables_of
 
@@ -60,6 +60,13 @@ class Marks:
                     None if note is None else stored_text(note),
                 ),
             )
+
+    def acknowledge_failures(self, jobs: Iterable[str], by: str, note: str | None = None) -> None:
+        """Note that a person has seen the failures of jobs, and count it as a change of them."""
+        with self.database.writing() as connection:
+            for job_id in jobs:
+                self.set(MarkKind.SEEN, job_id, None, by, note)
+                connection.execute(f"UPDATE jobs SET touched = {NEXT_TOUCH} WHERE id = ?", (job_id,))
 
     def clear(self, kind: MarkKind, name: str) -> bool:
         """Delete a mark; return whether it was there and counted."""

@@ -1,10 +1,16 @@
 """Incidents of a store: failed jobs by their end, alerts of jobs, hosts and devices by the time they were raised."""
 
+from typing import Any
+
+from jobtop.core.alerts.model import Rule, RuleKind, Severity, State, Transition
 from jobtop.core.measure.device import Device
+from jobtop.core.metrics import Scope
 from jobtop.core.model import Job, Queued, Status
+from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
+from jobtop.store.alerts.marks import Marks
 from jobtop.store.database import Database
 from jobtop.store.events import MachineEvents
-from jobtop.store.incidents import MOST, read_incidents
+from jobtop.store.incidents import MOST, read_incidents, unacknowledged_failures
 from jobtop.store.jobs import Event, Jobs
 from records import HERE, made_job, numbered_id, running_job
 
@@ -113,6 +119,73 @@ def test_a_gpu_that_does_not_answer_is_an_incident(database: Database) -> None:
     assert "GPU is lost" in incident.words
 
 
+def rule(name: str, kind: RuleKind = RuleKind.LEVEL) -> Rule:
+    return Rule(name, kind, Scope.JOB, Severity.WARNING, "default")
+
+
+def apply(
+    database: Database, state: State, owner: str | Device | None, seq: int | None, what: Rule, **values: Any
+) -> StoredAlert:
+    at = values.pop("at", SINCE + 5)
+    transition = Transition(what, owner, state, at, values.pop("began_at", at), 1.0, f"about {what.name}", **values)
+    [found] = AlertStore(database).apply([transition], lambda _: seq or 0)
+    return found
+
+
+def test_alerts_of_the_table_come_once_with_their_state(database: Database) -> None:
+    job = Jobs(database).insert(running_job(name="live"))
+    gpu = Device("gpu", "0")
+    first = apply(database, State.FIRING, job.id, job.seq, rule("full"))
+    seen = apply(database, State.FIRING, gpu, None, rule("hot"), at=SINCE + 6)
+    AlertStore(database).acknowledge([seen.id], "ada")
+    apply(database, State.RESOLVED, gpu, None, rule("hot"), at=SINCE + 7)
+    apply(database, State.PENDING, job.id, job.seq, rule("not yet"))
+    apply(database, State.FIRING, None, None, rule("swap"), at=SINCE - 900)
+    found = read_incidents(database, SINCE)
+    assert [(one.name, one.state, one.rule, one.is_acknowledged) for one in found] == [
+        (f"{HERE}: gpu 0", State.RESOLVED, "hot", True),
+        ("live", State.FIRING, "full", False),
+        (HERE, State.FIRING, "swap", False),
+    ]
+    assert (found[1].job_id, found[1].alert_id, found[1].severity) == (job.id, first.id, "warning")
+    assert found[1].words == "about full"
+    assert len({one.key for one in found}) == 3
+    apply(database, State.RESOLVED, None, None, rule("swap"), at=SINCE - 800)
+    assert [one.rule for one in read_incidents(database, SINCE)] == ["hot", "full"]
+
+
+def test_a_failure_and_the_alert_about_it_are_one_incident(database: Database) -> None:
+    job = Jobs(database).insert(made_job(name="broken", status=Status.FAILED, end_time=SINCE + 5))
+    alert = apply(
+        database, State.FIRING, job.id, job.seq, rule("job-failed", RuleKind.EVENT), detail={"event": "failed"}
+    )
+    slow = apply(database, State.FIRING, job.id, job.seq, rule("slowed", RuleKind.EVENT), detail={"event": "throttled"})
+    found = read_incidents(database, SINCE)
+    assert {(one.severity, one.alert_id, one.is_acknowledged) for one in found} == {
+        (None, None, False),
+        ("warning", slow.id, False),
+    }
+    assert unacknowledged_failures(database) == [job.id]
+    AlertStore(database).acknowledge([alert.id], "ada")
+    assert unacknowledged_failures(database) == []
+
+
+def test_an_acknowledged_failure_says_so_and_is_a_change_of_its_job(database: Database) -> None:
+    jobs = Jobs(database)
+    job = jobs.insert(made_job(status=Status.FAILED, end_time=SINCE + 5))
+    touch = jobs.changed_since(0)[1]
+    Marks(database).acknowledge_failures([job.id], "ada")
+    assert [one.is_acknowledged for one in read_incidents(database, SINCE)] == [True]
+    assert [one.id for one in jobs.changed_since(touch)[0]] == [job.id]
+
+
+def test_a_lost_gpu_with_an_alert_is_one_incident(database: Database) -> None:
+    gpu = Device("gpu", "0")
+    MachineEvents(database).add([(gpu, Event(SINCE + 5, "gpu_lost", {}))])
+    apply(database, State.FIRING, gpu, None, rule("gpu-lost", RuleKind.EVENT), detail={"event": "gpu_lost"})
+    assert [one.rule for one in read_incidents(database, SINCE)] == ["gpu-lost"]
+
+
 def test_only_the_newest_of_very_many_incidents_are_read(database: Database) -> None:
     failed = [made_job(name=f"n{at}", status=Status.FAILED, end_time=SINCE + at) for at in range(MOST + 3)]
     insert(database, *failed)
@@ -136,8 +209,13 @@ def test_incidents_are_found_with_indexes(database: Database) -> None:
     searches = [plan.split(" (")[0] for plan in plans if " USING " in plan and "rowid" not in plan]
     assert [search for search in searches if "PRIMARY" not in search and "autoindex" not in search] == [
         "SEARCH jobs USING INDEX jobs_that_failed",
+        "SEARCH alerts USING INDEX alerts_by_job",
+        "SCAN alerts USING INDEX alerts_open",
+        "SEARCH alerts USING INDEX alerts_by_time",
         "SEARCH events USING INDEX events_of_alerts",
         "SEARCH events USING INDEX events_of_alerts",
         "SEARCH events USING INDEX events_of_device",
+        "SEARCH alerts USING INDEX alerts_of_devices",
     ]
-    assert not [plan for plan in plans if plan.startswith("SCAN") and "later" not in plan and "CONSTANT" not in plan]
+    few = ("later", "CONSTANT", "alerts_open")  # the last has only alerts that are not resolved
+    assert not [plan for plan in plans if plan.startswith("SCAN") and not any(word in plan for word in few)]

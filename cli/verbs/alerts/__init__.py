@@ -1,0 +1,1 @@
+"""The verbs of `jobtop alerts`: one file for each."""

@@ -1,0 +1,32 @@
+"""What the words after a verb of `jobtop alerts` can mean: rules, and alerts by their ids."""
+
+import re
+
+import click
+
+from jobtop.cli.completion import CompletionApp
+from jobtop.core.errors import JobtopError
+from jobtop.store.alerts.alert_rows import AlertStore
+
+
+def complete_rule(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of rules that begin so."""
+    return []
+
+
+def complete_alert(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the ids of open alerts that begin so; an empty list instead of an error."""
+    app = CompletionApp(ctx)
+    try:
+        found = app.fleet.each(lambda jobs: AlertStore(jobs.database).open_alerts()) if app.has_history() else []
+    except JobtopError:
+        return []
+    finally:
+        app.close()
+    return [str(alert.id) for _, alerts in found for alert in alerts if str(alert.id).startswith(incomplete)]
+
+
+def alert_number(word: str) -> int | None:
+    """Return the id of an alert, typed as `17` or `#17`; None for other words."""
+    found = re.fullmatch(r"#?([0-9]{1,18})", word, re.ASCII)
+    return int(found[1]) if found else None

@@ -1,0 +1,142 @@
+"""`jobtop alerts list`: alerts that are active, and those of the last day."""
+
+import time
+from typing import Any
+
+import click
+
+from jobtop.cli.app import App
+from jobtop.cli.completion import complete_job_id
+from jobtop.cli.text.alert_lines import COLUMNS, NO_ALERT, alert_json, alert_row, by_alert, now_text, undelivered_lines
+from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
+from jobtop.cli.values import Count, PastMoment
+from jobtop.cli.verbs.alerts.choices import complete_rule
+from jobtop.core.alerts.model import Severity, State
+from jobtop.core.units import number_of, printable
+from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
+from jobtop.store.alerts.marks import MarkKind, Marks
+from jobtop.store.alerts.outbox import Outbox, Outgoing
+from jobtop.store.jobs import Jobs
+
+RECENT_SECONDS = 86400.0
+DEFAULT_LIMIT = 50
+HOST = TableColumn("HOST", widest=24)
+RANKS = (State.FIRING, State.ACKNOWLEDGED, State.PENDING, State.RESOLVED)
+MUTES = (MarkKind.MUTE_RULE, MarkKind.MUTE_JOB)
+
+
+@click.command("list")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([str(state) for state in State]),
+    metavar="STATE",
+    help="Only pending, firing, acknowledged or resolved alerts; may be repeated.",
+)
+@click.option(
+    "--severity",
+    "severities",
+    multiple=True,
+    type=click.Choice([str(one) for one in Severity]),
+    metavar="S",
+    help="Only alerts of this severity: info, warning or critical; may be repeated.",
+)
+@click.option(
+    "--rule", metavar="NAME", shell_complete=complete_rule, help="Only alerts of matching rules, such as 'gpu*'."
+)
+@click.option("--job", "reference", metavar="ID", shell_complete=complete_job_id, help="Only alerts of this job.")
+@click.option("--since", type=PastMoment(), help="Resolved alerts since then, such as 7d; by default of the last day.")
+@click.option("--all", "everything", is_flag=True, help="List all alerts, however old they are.")
+@click.option("--limit", type=Count(1, 10**9), metavar="N", help=f"List at most N alerts; {DEFAULT_LIMIT} by default.")
+@format_options
+@click.pass_obj
+def list_(app: App, /, style: str, reference: str | None, everything: bool, **options: Any) -> int:
+    """List alerts: active ones first, then those that were resolved in the last day.
+
+    The last lines name messages that could not be sent, and what is muted.
+    """
+    limit = options["limit"] or (None if everything else DEFAULT_LIMIT)
+    found = read_alerts(app, reference, everything, limit, options)
+    shown = sorted(((jobs, alert) for jobs, alerts in found for alert in alerts), key=lambda pair: rank(pair[1]))
+    listed = shown[:limit]
+    if style != "table":
+        messages = {jobs: by_alert(Outbox(jobs.database).listing()) for jobs, _ in found}
+        records = [alert_json(alert, messages[jobs].get(alert.id, ())) for jobs, alert in listed]
+        print_records(style, records, empty=NO_ALERT)
+        return 0
+    now = time.time()
+    if listed:
+        print(alert_table(app, listed, now))
+    else:
+        print(empty_message(app, reference is not None or everything or any(options.values())))
+    for line in foot_lines(app, now):
+        print(line)
+    if len(shown) > len(listed):
+        app.warn(f"only {number_of(len(listed), 'alert')}; --all lists all, --limit N lists N")
+    return 0
+
+
+def rank(alert: StoredAlert) -> tuple[int, float]:
+    """Return the place in the list: by state, then the newest first."""
+    return RANKS.index(alert.state), -(alert.began_at if alert.fired_at is None else alert.fired_at)
+
+
+def read_alerts(
+    app: App, reference: str | None, everything: bool, limit: int | None, options: dict[str, Any]
+) -> list[tuple[Jobs, list[StoredAlert]]]:
+    """Read the alerts that meet the options, by store, and one more than the limit."""
+    since = options["since"]
+    if since is None and not everything:
+        since = time.time() - RECENT_SECONDS
+    conditions: dict[str, Any] = {
+        "states": [State(word) for word in options["states"]],
+        "severity": [Severity(word) for word in options["severities"]],
+        "rule": options["rule"],
+        "since": since,
+        "limit": None if limit is None else limit + 1,
+    }
+    if reference is not None:
+        jobs, job = app.find(reference)
+        if options["since"] is None:
+            conditions["since"] = None  # all alerts of one job are few
+        return [(jobs, AlertStore(jobs.database).listing(**conditions, job_seq=job.seq))]
+    if not app.has_history():
+        return []
+    return app.fleet.each(lambda jobs: AlertStore(jobs.database).listing(**conditions))
+
+
+def alert_table(app: App, listed: list[tuple[Jobs, StoredAlert]], now: float) -> str:
+    """Return the table, with a column for the host if there are several stores."""
+    if not app.stores or not app.fleet.has_several:
+        return table(COLUMNS, [alert_row(alert, now) for _, alert in listed])
+    rows = [(alert.host or jobs.database.path.stem, *alert_row(alert, now)) for jobs, alert in listed]
+    return table((HOST, *COLUMNS), rows)
+
+
+def empty_message(app: App, is_chosen: bool) -> str:
+    if is_chosen:
+        return "No matching alerts; jobtop alerts list --all lists all."
+    return "No active alerts, and none in the last day; jobtop alerts list --all lists older ones."
+
+
+def foot_lines(app: App, now: float) -> list[str]:
+    """Return what could not be sent, and what is muted."""
+    if not app.has_history():
+        return []
+
+    def read(jobs: Jobs) -> list[str]:
+        outbox = Outbox(jobs.database)
+        unsent: list[Outgoing] = outbox.unsent()
+        given_up = [one for one in outbox.listing(now - RECENT_SECONDS) if one.given_up_at is not None]
+        marks = Marks(jobs.database)
+        muted = [mark for kind in MUTES for mark in marks.all(kind, now)]
+        lines = [*undelivered_lines([*unsent, *given_up], now)]
+        return lines + [f"muted: {mute_name(jobs, mark.kind, mark.name)} {now_text(mark.until)}" for mark in muted]
+
+    return [line for _, lines in app.fleet.each(read) for line in lines]
+
+
+def mute_name(jobs: Jobs, kind: MarkKind, name: str) -> str:
+    """Return the name of a muted rule, or the id of a muted job."""
+    return f'rule "{printable(name)}"' if kind is MarkKind.MUTE_RULE else f"job {printable(name[:8])}"

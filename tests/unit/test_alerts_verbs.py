@@ -1,0 +1,175 @@
+"""`jobtop alerts` and its verbs, on stores made by hand."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from jobtop.core.alerts.model import Rule, RuleKind, Severity, State, Transition
+from jobtop.core.measure.device import Device
+from jobtop.core.metrics import Scope
+from jobtop.core.model import Job, Status
+from jobtop.core.run.request import user_name
+from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
+from jobtop.store.alerts.marks import MarkKind, Marks
+from jobtop.store.alerts.outbox import Outbox
+from jobtop.store.database import Database
+from jobtop.store.incidents import read_incidents
+from jobtop.store.jobs import Jobs
+from records import HERE, HOSTILE_TEXTS, assert_one_line, call, made_job
+
+NOW = time.time()
+
+
+def fire(database: Database, owner: str | Device | None, job: Job | None = None, **values: Any) -> StoredAlert:
+    """An alert that fired; `resolved` seconds later it was resolved."""
+    name, severity = values.pop("rule", "nearly full"), values.pop("severity", Severity.WARNING)
+    rule = Rule(name, RuleKind.LEVEL, Scope.JOB, severity, "default", above=0.9)
+    at, resolved, text = values.pop("at", NOW - 60), values.pop("resolved", None), values.pop("text", "uses 95 %")
+    steps = [(State.FIRING, at), *([(State.RESOLVED, at + resolved)] if resolved is not None else [])]
+    changes = [Transition(rule, owner, state, moment, at, 0.95, text, **values) for state, moment in steps]
+    return AlertStore(database).apply(changes, lambda _: (job.seq if job else 0) or 0)[-1]
+
+
+@pytest.fixture
+def job(database: Database) -> Job:
+    return Jobs(database).insert(made_job(name="train"))
+
+
+def test_active_alerts_come_before_recent_ones(database: Database, job: Job) -> None:
+    past = fire(database, job.id, job, rule="old", resolved=30)
+    fire(database, None, rule="ancient", at=NOW - 9e5, resolved=1)
+    critical = fire(database, Device("gpu", "0"), rule="gpu hot", severity=Severity.CRITICAL, at=NOW - 4000)
+    answer = call("alerts")
+    assert answer.returncode == 0
+    title, first, second = answer.stdout.splitlines()
+    assert title.split() == ["ID", "STATE", "SEVERITY", "WHEN", "OF", "FOR", "WHAT"]
+    assert first.split()[:4] == [str(critical.id), "firing", "▲", "critical"]
+    assert "gpu 0" in first
+    assert "1h06m" in first
+    assert second.split()[:2] == [str(past.id), "resolved"]
+    assert f"{job.id[:8]} train" in second
+    assert len(call("alerts", "--all").stdout.splitlines()) == 4
+
+
+def test_the_list_takes_conditions(database: Database, job: Job) -> None:
+    fire(database, job.id, job)
+    fire(database, None, rule="swap", severity=Severity.CRITICAL)
+
+    def rules(*options: str) -> list[str]:
+        return [alert["rule"] for alert in json.loads(call("alerts", *options, "--json").stdout)]
+
+    assert sorted(rules()) == ["nearly full", "swap"]
+    assert rules("--severity", "critical") == rules("--rule", "s*") == ["swap"]
+    assert rules("--job", job.id[:8]) == rules("--job", "train") == ["nearly full"]
+    assert rules("--state", "resolved") == []
+    assert len(rules("--limit", "1")) == 1
+    assert "only 1 alert" in call("alerts", "--limit", "1").stderr
+    assert "No matching" in call("alerts", "list", "--state", "resolved").stdout
+    assert_one_line(call("alerts", "--state", "gone").stderr, "--state")
+    assert call("alerts", "--job", "nothing").returncode == 2
+
+
+def test_the_record_of_an_alert_has_its_owner_its_values_and_its_messages(database: Database, job: Job) -> None:
+    alert = fire(database, job.id, job, values={"mem.used": 3.0})
+    number = Outbox(database).add(
+        "k", alert.rule, "slack", "x", State.FIRING, Severity.WARNING, NOW, NOW, [alert.id], {"secret": "hidden"}
+    )
+    Outbox(database).mark_failed(number, "connection refused", NOW + 300)
+    [found] = json.loads(call("alerts", "--json").stdout)
+    assert (found["job_id"], found["host"], found["device"]) == (job.id, HERE, None)
+    assert (found["value"], found["level"], found["detail"]) == (0.95, 0.9, {"values": {"mem.used": 3.0}})
+    [message] = found["messages"]
+    assert (message["action"], message["state"], message["tries"]) == ("slack", "waiting", 1)
+    assert "hidden" not in json.dumps(found)
+    header = call("alerts", "--format", "csv").stdout.splitlines()[0]
+    assert header.startswith("schema_version,id,rule,kind")
+    assert call("alerts", "--rule", "x", "--format", "csv").stdout.splitlines()[0].split(",") == list(found)
+
+
+def test_messages_that_could_not_be_sent_and_mutes_are_named_last(database: Database, job: Job) -> None:
+    fire(database, job.id, job)
+    outbox = Outbox(database)
+    for key, action in (("a", "slack"), ("b", "slack"), ("c", "mail"), ("d", "log")):
+        outbox.add(key, "r", action, "x", State.FIRING, Severity.WARNING, NOW, NOW, [1])
+    outbox.mark_failed(1, "connection refused", time.time() + 245)
+    outbox.give_up(3, "no such host")
+    Marks(database).set(MarkKind.MUTE_RULE, "gpu idle", time.time() + 7205, "ada")
+    waiting, given_up, muted = call("alerts").stdout.splitlines()[2:]
+    assert waiting.startswith('2 messages wait for "slack": connection refused; next try in 4m0')
+    assert given_up == '1 message for "mail": no such host; given up'
+    assert muted.startswith('muted: rule "gpu idle" until ')
+
+
+def test_an_acknowledged_alert_names_the_person_and_the_note(database: Database, job: Job) -> None:
+    alert = fire(database, job.id, job)
+    answer = call("alerts", "ack", str(alert.id), "--note", "known since Monday")
+    assert (answer.returncode, answer.stdout) == (0, f"acknowledged {alert.id} nearly full, {job.id[:8]} train\n")
+    line = call("alerts").stdout.splitlines()[1]
+    assert "acknowledged" in line.split()
+    assert f"by {user_name()}: known since Monday" in line
+
+
+def test_a_job_is_acknowledged_with_its_failure_and_its_alerts(database: Database) -> None:
+    failed = Jobs(database).insert(made_job(name="broken", status=Status.FAILED, end_time=NOW))
+    alert = fire(database, failed.id, failed, resolved=5)
+    answer = call("alerts", "ack", failed.id[:8])
+    assert f"acknowledged {alert.id} " in answer.stdout
+    assert f"the failure of {failed.id[:8]} broken" in answer.stdout
+    assert [incident.is_acknowledged for incident in read_incidents(database, NOW - 900)] == [True, True]
+
+
+def test_everything_is_acknowledged_at_once(database: Database, job: Job) -> None:
+    fire(database, job.id, job)
+    fire(database, None, rule="swap", resolved=3)
+    Jobs(database).insert(made_job(status=Status.TIMEOUT, end_time=NOW - 9e6))
+    assert call("alerts", "ack", "--all").stdout == "acknowledged 2 alerts and 1 failed job\n"
+    assert call("alerts", "ack", "--all").stdout == "acknowledged 0 alerts and 0 failed jobs\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("ack",), "no alert given"),
+        (("ack", "--all", "3"), "cannot be combined"),
+        (("ack", "77"), "no alert 77"),
+        (("ack", "#77"), "no alert 77"),
+        (("ack", "train"), "has not failed"),
+        (("ack", "nothing"), "nothing"),
+        (("lst",), "did you mean"),
+    ],
+)
+def test_wrong_words_are_refused_in_one_line(database: Database, job: Job, words: tuple[str, ...], said: str) -> None:
+    answer = call("alerts", *words)
+    assert answer.returncode == 2
+    assert_one_line(answer.stderr, said)
+
+
+def test_nothing_is_acknowledged_if_one_word_is_wrong(database: Database, job: Job) -> None:
+    alert = fire(database, job.id, job)
+    assert call("alerts", "ack", str(alert.id), "77").returncode == 2
+    assert AlertStore(database).open_alerts()[0].state is State.FIRING
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
+def test_any_text_is_printed_on_its_line(database: Database, text: str) -> None:
+    job = Jobs(database).insert(made_job(name=text))
+    alert = fire(database, job.id, job, rule=text, text=text)
+    call("alerts", "ack", str(alert.id), "--note", text)
+    Marks(database).set(MarkKind.MUTE_RULE, text, None, text)
+    Outbox(database).add(text, text, text, text, State.FIRING, Severity.INFO, NOW, NOW, [alert.id])
+    Outbox(database).mark_failed(1, text, NOW)
+    answer = call("alerts")
+    assert answer.returncode == 0
+    assert len(answer.stdout.splitlines()) == 4
+    assert answer.stdout.isprintable() or not set(answer.stdout) & set("\x1b\x9b\u202e\r")
+    assert json.loads(call("alerts", "--json").stdout)[0]["text"] == text
+
+
+def test_alerts_of_another_store_are_read(database: Database, job: Job) -> None:
+    fire(database, job.id, job)
+    path = str(database.path)
+    assert "nearly full" in call("alerts", "list", "--store", path, "--json").stdout
+    assert "nearly full" in call("alerts", "--store", path, "--json").stdout
+    assert "nearly full" in call("--store", path, "alerts", "--json").stdout
