@@ -134,7 +134,7 @@ def test_everything_is_acknowledged_at_once(database: Database, job: Job) -> Non
         (("ack",), "no alert given"),
         (("ack", "--all", "3"), "cannot be combined"),
         (("ack", "77"), "no alert 77"),
-        (("ack", "#77"), "no alert 77"),
+        (("ack", "#77"), "#77"),
         (("ack", "train"), "has not failed"),
         (("ack", "nothing"), "nothing"),
         (("lst",), "did you mean"),

@@ -27,6 +27,5 @@ def complete_alert(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def alert_number(word: str) -> int | None:
-    """Return the id of an alert, typed as `17` or `#17`; None for other words."""
-    found = re.fullmatch(r"#?([0-9]{1,18})", word, re.ASCII)
-    return int(found[1]) if found else None
+    """Return the id of an alert; None for words that can only mean a job, such as `#17`."""
+    return int(word) if re.fullmatch(r"[0-9]{1,18}", word, re.ASCII) else None
