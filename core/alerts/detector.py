@@ -24,10 +24,18 @@ if TYPE_CHECKING:
     Number = float | int
 
     class Detector(Protocol):
-        """Judges the owners of one rule. `join` may come again for a job that it knows: the record has changed."""
+        """Judges the owners of one rule. `join` may come again for a job that it knows: the record has changed.
+
+        With `is_fed`, it gets every value of the rule's expression as it is sampled. `look` returns a finding for
+        each owner that it can judge, also while nothing is wrong: an earlier engine may have opened an alert.
+        """
+
+        is_fed: bool
 
         def join(self, job: Job) -> None: ...
         def leave(self, owner: Owner) -> None: ...
+        def feed(self, owner: Owner, moment: float, value: float) -> None: ...
+        def set_past(self, job_id: str, past: Sequence[Job]) -> None: ...
         def look(self, readings: Sequence[Reading], now: float) -> Iterable[Finding]: ...
         def look_back(self, job: Job, past: Sequence[Job]) -> Finding | None: ...
 
@@ -60,10 +68,38 @@ class Finding:
     text: str = ""
     values: Mapping[str, float] = fresh(default_factory=dict)
     detail: Mapping[str, object] = fresh(default_factory=dict)
+    fields: Mapping[str, str] = fresh(default_factory=dict)  # of message templates, besides those of every rule
+
+
+class Indifferent:
+    """What a detector does with calls that do not concern it: nothing."""
+
+    is_fed = False
+
+    def join(self, job: Job) -> None:
+        """A job is judged from now on."""
+
+    def leave(self, owner: Owner) -> None:
+        """A job is judged no longer."""
+
+    def feed(self, owner: Owner, moment: float, value: float) -> None:
+        """A value of the rule's expression was sampled."""
+
+    def set_past(self, job_id: str, past: Sequence[Job]) -> None:
+        """Earlier jobs of the same name, the newest first."""
+
+    def look_back(self, job: Job, past: Sequence[Job]) -> Finding | None:
+        """Judge a job that has ended."""
 
 
 # The module in core/alerts/detectors/ of each kind. It has a function `open_detector(rule)`.
-MODULES: dict[RuleKind, str] = {}
+MODULES: dict[RuleKind, str] = {
+    RuleKind.FORECAST: "growth",
+    RuleKind.LEAK: "growth",
+    RuleKind.STALL: "stall",
+    RuleKind.DEVIATION: "unusual_runs",
+    RuleKind.ABSENCE: "absence",
+}
 
 
 def open_detector(rule: Rule) -> Detector | None:

@@ -75,6 +75,7 @@ class Evaluator:
             if watch.is_level and not watch.is_for_jobs:
                 self._other_levels.setdefault(str(watch.rule.scope), []).append(watch)
         self._detecting = [watch for watch in watches if watch.detector is not None]
+        self._fed = [watch for watch in watches if watch.is_fed]
         self._events = EventRules([watch for watch in watches if watch.rule.kind is RuleKind.EVENT])
 
     def _enter(self, watch: RuleWatch, job: Job) -> Iterable[Transition]:
@@ -106,6 +107,12 @@ class Evaluator:
             elif alert.owner not in watch.open:
                 watch.resume(alert)
 
+    def set_past(self, job_id: str, past: Sequence[Job]) -> None:
+        """Take earlier jobs of the name of a running job, the newest first: it is compared with them while it runs."""
+        for watch in self._detecting:
+            if watch.detector is not None and job_id in watch.members:
+                watch.detector.set_past(job_id, past)
+
     def leave(self, job_id: str, at: float) -> list[Transition]:
         """Judge a job no longer: it has ended, and so have its alerts."""
         changes = self._begin(at)
@@ -125,7 +132,7 @@ class Evaluator:
         self._seen = {owner: seen for owner, seen in self._seen.items() if isinstance(owner, str)}
 
     def see_jobs(self, samples: Sequence[tuple[str, Sample]], at: float) -> list[Transition]:
-        """Judge samples of jobs by the rules on levels."""
+        """Judge samples of jobs by the rules on levels, and give the values to detectors that need all of them."""
         changes = self._begin(at)
         rows = self._rows(samples)
         by_job: dict[str, list[JobRow]] | None = None
@@ -136,6 +143,8 @@ class Evaluator:
                 if by_job is None:
                     by_job = rows_by_job(rows)
                 changes += watch.see_rows(tripped, by_job, self._seen, at)
+        for watch in self._fed:
+            watch.feed_rows(rows)
         return changes
 
     def _rows(self, samples: Sequence[tuple[str, Sample]]) -> list[JobRow]:
@@ -159,6 +168,9 @@ class Evaluator:
             return changes
         before = self._extra.get(job_id, {})
         after = self._extra[job_id] = {**before, **values}
+        for watch in self._fed:
+            if watch.is_slow and job_id in watch.members:
+                watch.feed_values(job_id, before, after, 0.0, self._now)
         for watch in self._slow_levels:
             if job_id in watch.members:
                 change = watch.see_values(job_id, before, after, 0.0, self._now, LOST_SECONDS, at)
@@ -185,6 +197,9 @@ class Evaluator:
         return self._begin(at) + self._see_values(device, device.kind, seen, at)
 
     def _see_values(self, owner: Owner, scope: str, seen: Seen, at: float) -> list[Transition]:
+        for watch in self._fed:
+            if watch.rule.scope == scope:
+                watch.feed_values(owner, seen.before, seen.after, seen.seconds, seen.moment)
         changes = (
             watch.see_values(owner, seen.before, seen.after, seen.seconds, seen.moment, seen.gap, at)
             for watch in self._other_levels.get(scope, ())
@@ -205,7 +220,7 @@ class Evaluator:
         changes = self._begin(at) + self._events.see_end(job, at)
         for watch in self._detecting:
             finding = watch.detector.look_back(job, past) if watch.detector and watch.is_for(job) else None
-            if finding is not None:
+            if finding is not None and finding.owner not in watch.open:  # else it was reported while the job ran
                 changes += watch.take_once(finding, at)
         return changes
 
@@ -252,6 +267,9 @@ class Evaluator:
 
     def _reading(self, watch: RuleWatch, owner: Owner, seen: Seen) -> Reading:
         values = (seen.before, seen.after, seen.seconds, seen.moment)
+        if watch.is_slow and isinstance(owner, str):
+            extra = self._extra.get(owner, {})
+            values = (extra, extra, 0.0, seen.moment)
         return Reading(
             owner,
             seen.moment,

@@ -127,6 +127,20 @@ def tripped(rows):
     return _compiled_text(text, "tripped")  # type: ignore[return-value]
 
 
+def compile_fed(
+    expression: Expression, limit: Expression | None
+) -> Callable[[Sequence[Row[Key]]], list[tuple[Key, float, float]]]:
+    """Return a function from rows of jobs to key, elapsed time and value, of those with a value and a limit."""
+    source = expression.job_source()
+    # The limit comes first: both assign to the same names, and the value is made of those of the expression.
+    guards = source.guards if limit is None else f"{limit.job_source().guards} and {source.guards}"
+    text = f"""
+def fed(rows):
+    return [(key, e, {source.value}) for key, a, b, d, e in rows if {guards}]
+"""
+    return _compiled_text(text, "fed")  # type: ignore[return-value]
+
+
 def compile_value(expression: Expression, *, is_by_key: bool) -> Callable[..., float | None]:
     """Return a function of values after, values before, seconds between and seconds since the start: its value."""
     return _function(expression.tree, expression.scope if is_by_key else Scope.JOB, is_by_key=is_by_key)

@@ -16,6 +16,7 @@ EXTRA_KEYS: tuple[Metric, ...] = (
         "cwd.disk_used", "space used on the disk of the job's directory", Unit.BYTES, Kind.GAUGE, (Scope.JOB,), Fold.OWN
     ),
     Metric("cwd.disk_total", "size of the disk of the job's directory", Unit.BYTES, Kind.GAUGE, (Scope.JOB,), Fold.OWN),
+    Metric("output.bytes", "output that the job has written", Unit.BYTES, Kind.GAUGE, (Scope.JOB,), Fold.OWN),
     Metric("store.used", "size of the history, output included", Unit.BYTES, Kind.GAUGE, (Scope.HOST,), Fold.NONE),
     Metric(
         "store.limit",

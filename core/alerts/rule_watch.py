@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobtop.core.alerts.detector import open_detector
-from jobtop.core.alerts.expression import Expression, compile_tripped, compile_value
+from jobtop.core.alerts.expression import Expression, compile_fed, compile_tripped, compile_value
 from jobtop.core.alerts.model import RuleKind, State, Transition
 from jobtop.core.alerts.state_machine import Judge, Track, Verdict, flapping_window
 from jobtop.core.measure.device import Device
@@ -38,6 +38,7 @@ JOB_SCOPES = (Scope.JOB, Scope.CONTAINER)
 ENDED, DROPPED, NOT_MEANT = "the job has ended", "the rule was removed or changed", "the rule is no longer for it"
 NEVER_FIRED, MOMENTARY, WORST = "never_fired", "momentary", "worst"  # in the detail of a transition
 NOTHING_KNOWN: dict[str, float] = {}
+NO_FIELDS: dict[str, str] = {}
 
 
 class RuleWatch:
@@ -51,11 +52,17 @@ class RuleWatch:
         self.judge = Judge(rule)
         self.is_for_jobs = rule.scope in JOB_SCOPES
         self.detector = open_detector(rule)
-        self.expression = rule.expression or Expression("", ())
+        is_figure = rule.kind is RuleKind.DEVIATION  # of the record of a job, which no sample has
+        self.expression = Expression("", ()) if rule.expression is None or is_figure else rule.expression
         self.is_level = rule.kind is RuleKind.LEVEL and rule.expression is not None and rule.level is not None
         self.is_slow = self.expression.is_slow
-        self._value = compile_value(self.expression, is_by_key=not self.is_for_jobs or self.is_slow)
-        self._limit = None if rule.limit is None else compile_value(rule.limit, is_by_key=not self.is_for_jobs)
+        is_by_key = not self.is_for_jobs or self.is_slow
+        self._value = compile_value(self.expression, is_by_key=is_by_key)
+        self._limit = None if rule.limit is None else compile_value(rule.limit, is_by_key=is_by_key)
+        self.is_fed = self.detector is not None and self.detector.is_fed
+        self._fed: Callable[[Sequence[JobRow]], list[tuple[str, float, float]]] | None = None
+        if self.is_fed and not is_by_key:
+            self._fed = compile_fed(self.expression, rule.limit)
         self.tripped: Callable[[Sequence[JobRow]], list[tuple[str, float]]] | None = None
         if self.is_level and self.is_for_jobs and not self.is_slow:
             self.tripped = compile_tripped(self.expression, rule.above, rule.below)
@@ -111,9 +118,23 @@ class RuleWatch:
         value = self._value(after, before, seconds, moment)
         return self._judge(owner, value, lambda: expression.values_of(before, after, seconds, moment), moment, gap, at)
 
+    def feed_rows(self, rows: Sequence[JobRow]) -> None:
+        """Give the detector the values of a batch of samples."""
+        if self._fed is not None and self.detector is not None:
+            members, feed = self.members, self.detector.feed
+            for key, moment, value in self._fed(rows):
+                if key in members:
+                    feed(key, moment, value)
+
+    def feed_values(self, owner: Owner, before: ByKey, after: ByKey, seconds: float, moment: float) -> None:
+        """Give the detector values by key."""
+        value = self.value_of(before, after, seconds, moment)
+        if value is not None and self.detector is not None:
+            self.detector.feed(owner, moment, value)
+
     def value_of(self, before: ByKey | Values, after: ByKey | Values, seconds: float, moment: float) -> float | None:
         """Return the value of the expression, for a detector."""
-        return None if self.rule.expression is None else self._value(after, before, seconds, moment)
+        return self._value(after, before, seconds, moment) if self.expression.keys else None
 
     def limit_of(self, before: ByKey | Values, after: ByKey | Values, seconds: float, moment: float) -> float | None:
         """Return the value of the limit of a forecast, for a detector."""
@@ -150,7 +171,7 @@ class RuleWatch:
         if state is State.RESOLVED and (finding.verdict is Verdict.ABSENT or not text):
             is_absent = finding.verdict is Verdict.ABSENT
             text = absent_text(self.rule, seconds) if is_absent else f"over after {format_duration(seconds)}"
-        return self._transition(track, state, at, text, finding.values, finding.detail, seconds)
+        return self._transition(track, state, at, text, finding.values, finding.detail, seconds, finding.fields)
 
     def take_once(self, finding: Finding, at: float) -> list[Transition]:
         """Take what is known at the end of a job: the alert fires and is resolved at once."""
@@ -158,7 +179,7 @@ class RuleWatch:
         track.resume(State.FIRING, at, finding.value)
         detail = {**finding.detail, MOMENTARY: True}
         return [
-            self._transition(track, state, at, finding.text, finding.values, detail)
+            self._transition(track, state, at, finding.text, finding.values, detail, 0.0, finding.fields)
             for state in (State.FIRING, State.RESOLVED)
         ]
 
@@ -195,13 +216,14 @@ class RuleWatch:
         values: Mapping[str, float] = NOTHING_KNOWN,
         detail: Mapping[str, object] = NOTHING_KNOWN,
         seconds: float = 0.0,
+        more_fields: Mapping[str, str] = NO_FIELDS,
     ) -> Transition:
         if state is State.RESOLVED and track.has_fired:
             detail = {**detail, WORST: track.worst}
         elif state is State.RESOLVED:
             detail = {**detail, NEVER_FIRED: True}
         elif self.rule.message is not None:
-            text = fill_template(self.rule.message, self._fields(track, values, seconds, text))
+            text = fill_template(self.rule.message, self._fields(track, values, seconds, text) | {**more_fields})
         if isinstance(track.owner, Device) and (state is State.RESOLVED or self.rule.message is None):
             text = f"{device_label(track.owner)}: {text}"
         if state is State.FIRING and track.is_flapping:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from jobtop.core.alerts.model import State
+from jobtop.core.alerts.model import RuleKind, State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -197,7 +197,9 @@ class Track:
             self._good_since, self._good_count = moment, 0
         self._good_count += 1
         seconds = moment - self._good_since + TOLERANCE_SECONDS
-        if self._good_count < FEWEST_GOOD or seconds < self.rule.for_seconds:
+        # A detector looks at a long time already: what it calls good is good.
+        wanted = self.rule.for_seconds if self.rule.kind is RuleKind.LEVEL else 0.0
+        if self._good_count < FEWEST_GOOD or seconds < wanted:
             return None
         if not self.is_flapping:
             return self.end()

@@ -55,7 +55,7 @@ def level_text(rule: Rule, value: float | None, values: Mapping[str, float], sec
     expression = rule.expression
     if expression is None:
         return printable(rule.name)
-    return f"{_subject(expression)} {_amount(rule, expression, value, values)}{_lasting(rule, seconds)}"
+    return f"{subject(expression)} {_amount(rule, expression, value, values)}{_lasting(rule, seconds)}"
 
 
 def resolved_text(rule: Rule, value: float | None, seconds: float) -> str:
@@ -63,13 +63,13 @@ def resolved_text(rule: Rule, value: float | None, seconds: float) -> str:
     if rule.expression is None or value is None:
         return f"over after {format_duration(seconds)}"
     shown = format_value(rule.expression, value)
-    return f"{_subject(rule.expression)} back to {shown} after {format_duration(seconds)}"
+    return f"{subject(rule.expression)} back to {shown} after {format_duration(seconds)}"
 
 
 def absent_text(rule: Rule, seconds: float) -> str:
     """Return that an alert is over because nothing is known any more."""
-    subject = "" if rule.expression is None else f"{_subject(rule.expression)}: "
-    return f"{subject}no values any more, after {format_duration(seconds)}"
+    of_what = "" if rule.expression is None else f"{subject(rule.expression)}: "
+    return f"{of_what}no values any more, after {format_duration(seconds)}"
 
 
 def device_label(device: Device) -> str:
@@ -105,7 +105,7 @@ def value_fields(rule: Rule, value: float | None, values: Mapping[str, float]) -
     return {name: printable(text) for name, text in fields.items()}
 
 
-def _subject(expression: Expression) -> str:
+def subject(expression: Expression) -> str:
     """Return what is measured: the title of the first key, or the expression itself if it has several."""
     if len(expression.keys) == 1 or _whole(expression) is not None:
         return _title(expression.keys[0])

@@ -12,8 +12,7 @@ from jobtop.core.alerts.detectors.leak import Leak, find_leak
 from jobtop.core.alerts.detectors.stall import StallWatch
 from jobtop.core.alerts.detectors.thinned import ThinnedWindow
 from jobtop.core.job_id import JobId
-from jobtop.core.metrics import JOB_COLUMNS
-from jobtop.core.model import Job, Sample, Status, Usage
+from jobtop.core.model import Job, Status, Usage
 
 MIB = 2.0**20
 ID = JobId("00000000-0000-4000-8000-000000000000")
@@ -62,69 +61,55 @@ def test_growth_of_a_few_percent_is_no_leak() -> None:
     assert leaks(lambda second: (1000 + second * 0.01) * MIB * chance.gauss(1, 0.001)) == []
 
 
-def job_sample(elapsed: float, **values: float) -> Sample:
-    named = {key.replace("__", "."): value for key, value in values.items()}
-    return Sample(elapsed, tuple(named.get(key) for key in JOB_COLUMNS))
+IDLE = {"cpu.user": 5.0, "cpu.system": 1.0, "io.read_chars": 1e6, "io.write_chars": 1e6, "output.bytes": 100.0}
 
 
-IDLE = {"cpu__user": 5.0, "cpu__system": 1.0, "io__read_chars": 1e6, "io__write_chars": 1e6}
-
-
-def idle_watch(output: int | None = 100, without: tuple[str, ...] = (), **per_second: float) -> StallWatch:
+def idle_watch(per_second: dict[str, float] | None = None, without: tuple[str, ...] = ()) -> StallWatch:
     """A watch that has seen 20 minutes, in which nothing happened but what is given."""
     watch = StallWatch()
+    growing = per_second or {}
     for elapsed in range(0, 1201, 10):
-        values = {key: IDLE.get(key, 0.0) for key in (*IDLE, *per_second) if key not in without}
-        values |= {key: values[key] + growth * elapsed for key, growth in per_second.items()}
-        watch.see(job_sample(elapsed, **values), output)
+        values = {key: IDLE.get(key, 0.0) + growing.get(key, 0.0) * elapsed for key in (*IDLE, *growing)}
+        watch.see(elapsed, {key: value for key, value in values.items() if key not in without}.get)
     return watch
 
 
 def test_a_job_that_does_nothing_has_stalled() -> None:
-    watch = idle_watch()
-    stall = watch.found(900)
-    assert stall is not None
-    assert stall.idle_seconds == 1200
-    assert watch.found(1201) is None
+    assert idle_watch().idle_seconds == 1200
 
 
 def test_hardly_any_cpu_time_is_none() -> None:
-    assert idle_watch(cpu__user=0.001, io__read_chars=20.0).found(900) is not None
+    assert idle_watch({"cpu.user": 0.001, "io.read_chars": 20.0}).idle_seconds == 1200
 
 
-def test_work_is_no_stall() -> None:
-    assert idle_watch(cpu__user=0.1).found(10) is None
-    assert idle_watch(io__write_chars=5000.0).found(10) is None
-    assert idle_watch(net__rx_bytes=5000.0, net__tx_bytes=0.0).found(10) is None
+@pytest.mark.parametrize(
+    "growing",
+    [
+        {"cpu.user": 0.1},
+        {"io.write_chars": 5000.0},
+        {"net.rx_bytes": 5000.0, "net.tx_bytes": 0.0},
+        {"output.bytes": 0.1},
+    ],
+    ids=str,
+)
+def test_work_is_no_stall(growing: dict[str, float]) -> None:
+    assert idle_watch(growing).idle_seconds == 0
 
 
-@pytest.mark.parametrize("key", ["cpu__user", "io__read_chars"])
+@pytest.mark.parametrize("key", ["cpu.user", "io.read_chars"])
 def test_an_absent_counter_is_no_stall(key: str) -> None:
-    assert idle_watch(without=(key,)).found(10) is None
+    assert idle_watch(without=(key,)).idle_seconds == 0
 
 
-def test_output_is_work_also_where_only_writes_are_known() -> None:
-    watch = idle_watch()
-    watch.see(job_sample(1210, **IDLE), 101)
-    assert watch.found(10) is None
-    assert idle_watch(output=None).found(900) is not None
-    assert idle_watch(output=None, io__write_chars=0.5).found(10) is None
+def test_where_output_is_not_known_any_write_is_work() -> None:
+    assert idle_watch(without=("output.bytes",)).idle_seconds == 1200
+    assert idle_watch({"io.write_chars": 0.5}, without=("output.bytes",)).idle_seconds == 0
 
 
 def test_a_busy_gpu_is_work() -> None:
     watch = idle_watch()
-    watch.see(job_sample(1210, **IDLE, gpu__util=40.0), 100)
-    assert watch.found(10) is None
-
-
-def test_a_stall_begins_anew_after_a_pause() -> None:
-    watch = idle_watch()
-    watch.forget()
-    assert watch.found(10) is None
-    watch.see(job_sample(1300, **IDLE), 100)
-    watch.see(job_sample(1400, **IDLE), 100)
-    assert watch.found(900) is None
-    assert watch.found(100) is not None
+    watch.see(1210, (IDLE | {"gpu.util": 40.0}).get)
+    assert watch.idle_seconds == 0
 
 
 def run_of(seconds: float | None, status: Status = Status.SUCCESS, memory: int | None = None) -> Job:
@@ -180,11 +165,9 @@ def test_a_value_that_stops_while_its_owner_is_sampled_is_absent() -> None:
     watch = AbsenceWatch()
     for second in range(100):
         watch.see(second < 30, float(second))
-    absence = watch.found(60)
-    assert absence is not None
-    assert absence.missing_seconds == 70
+    assert watch.missing_seconds == 70
     watch.see(True, 100.0)
-    assert watch.found(60) is None
+    assert watch.missing_seconds == 0
 
 
 def test_an_owner_that_is_not_sampled_has_no_absent_values_and_a_value_that_never_came_is_not_missed() -> None:
@@ -192,5 +175,6 @@ def test_an_owner_that_is_not_sampled_has_no_absent_values_and_a_value_that_neve
     for second in range(30):
         watch.see(True, float(second))
         never.see(False, float(second) * 10)
-    assert watch.found(0.5) is None
-    assert never.found(60) is None
+    watch.see(False, 29.0)
+    assert watch.missing_seconds == 0
+    assert never.missing_seconds is None
