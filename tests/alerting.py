@@ -14,6 +14,7 @@ from jobtop.core.model import Job, Sample, Status
 
 NOON = 1_800_000_000.0
 FIRST_JOB = "00000000-0000-4000-8000-000000000000"
+PLACES = {key.replace(".", "__"): place for place, key in enumerate(JOB_COLUMNS)}
 Number = float | int
 
 
@@ -33,8 +34,10 @@ def job(job_id: str = FIRST_JOB, **fields: Any) -> Job:
 
 def sample(elapsed: float, **values: Number | None) -> Sample:
     """A sample with these values; the names have `__` instead of dots."""
-    known = {key.replace("__", "."): value for key, value in values.items()}
-    return Sample(elapsed, tuple(known.get(key) for key in JOB_COLUMNS))
+    row: list[Number | None] = [None] * len(JOB_COLUMNS)
+    for name, value in values.items():
+        row[PLACES[name]] = value
+    return Sample(elapsed, tuple(row))
 
 
 def feed(
@@ -49,6 +52,23 @@ def feed(
     for number, value in enumerate(values):
         elapsed = start + number * interval
         yield from evaluator.see_jobs([(job_id, sample(elapsed, mem__used=value))], NOON + elapsed)
+
+
+def ids(count: int) -> list[str]:
+    """The ids of some jobs."""
+    return [f"{number:08x}-0000-4000-8000-000000000000" for number in range(count)]
+
+
+def feed_many(evaluator: Evaluator, series: dict[str, list[float]]) -> dict[str, list[tuple[State, float]]]:
+    """Return the changes for each job that one value of `mem.used` a second leads to."""
+    changes: dict[str, list[tuple[State, float]]] = {job_id: [] for job_id in series}
+    for number, values in enumerate(zip(*series.values(), strict=True)):
+        elapsed = number + 1.0
+        batch = [(key, sample(elapsed, mem__used=value)) for key, value in zip(series, values, strict=True)]
+        for change in evaluator.see_jobs(batch, NOON + elapsed):
+            assert isinstance(change.owner, str)
+            changes[change.owner].append((change.state, elapsed))
+    return changes
 
 
 def watching(*rules: Rule, jobs: Iterable[Job] = ()) -> Evaluator:

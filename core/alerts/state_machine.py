@@ -75,7 +75,6 @@ class Track:
         "_good_since",
         "_last",
         "_resolved_flapping",
-        "_was_calm",
         "began_at",
         "has_fired",
         "is_flapping",
@@ -104,7 +103,6 @@ class Track:
         self._absent_since: float | None = None
         self._good_since: float | None = None
         self._good_count = 0
-        self._was_calm = False  # flapping, and good for so long that it would be resolved otherwise
         self._fired_moments: list[float] = []
         self._resolved_flapping: float | None = None
         self._calm_doublings = 0
@@ -184,13 +182,11 @@ class Track:
         again = self._resolved_flapping is not None and moment - self._resolved_flapping < window
         self._calm_doublings = self._calm_doublings + 1 if again else 0
         self.is_flapping = again or len(self._fired_moments) >= FLAPPING_FIRINGS
-        self.state, self.has_fired, self._good_since, self._was_calm = State.FIRING, True, None, False
+        self.state, self.has_fired, self._good_since = State.FIRING, True, None
         return State.FIRING
 
     def _step_firing(self, verdict: Verdict, moment: float) -> State | None:
         if verdict is not Verdict.GOOD:
-            if verdict is Verdict.BAD and self._was_calm:
-                self._calm_doublings, self._was_calm = self._calm_doublings + 1, False
             self._good_since = None
             return None
         if self._good_since is None:
@@ -203,7 +199,6 @@ class Track:
             return None
         if not self.is_flapping:
             return self.end()
-        self._was_calm = True
         if seconds < calm_seconds(self.rule, self._calm_doublings):
             return None
         self._resolved_flapping = moment
@@ -227,6 +222,6 @@ def flapping_window(rule: Rule) -> float:
 
 
 def calm_seconds(rule: Rule, doublings: int) -> float:
-    """Return how long a flapping alert must be good to be resolved; longer each time that it starts again."""
+    """Return how long a flapping alert must be good to be resolved; longer each time that it fires again soon after."""
     shortest = max(SHORTEST_CALM_SECONDS, CALM_FORS * rule.for_seconds)
     return min(shortest * 2.0 ** min(doublings, 30), max(LONGEST_CALM_SECONDS, shortest))
