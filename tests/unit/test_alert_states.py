@@ -91,7 +91,7 @@ def test_noise_at_the_level_fires_at_most_twice_an_hour() -> None:
 
 @pytest.mark.parametrize("usual", [60.0, 85.0, 95.0])
 def test_an_excursion_is_never_missed(usual: float) -> None:
-    """Two minutes at 20 % above the level, at another place for each seed: it fires once, soon after the excursion began."""
+    """Two minutes at 20 % above the level, at another place for each seed: it fires once, soon after that began."""
     keys, series, begins = ids(SEEDS), {}, {}
     for seed, key in enumerate(keys):
         begin = begins[key] = 20 + seed
