@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 
 HOST_LEASE_SECONDS = 3.0
+SHORT_SECONDS = 0.9  # so that the batch of the first second asks for the lease
 MOST_HELD = 3600  # batches, while another process holds the store
 STEPS_PER_BATCH = 8
 BUSY_SECONDS = 0.2  # until a store that another process holds is tried again
@@ -117,7 +118,7 @@ class Engine:
         self._closing = False
         self.problem: str | None = None  # the first there was in keeping what was sampled
         self._finished: deque[str] = deque()
-        self._host_checked = time.monotonic()  # a short job does not ask for it
+        self._host_due = time.monotonic() + min(SHORT_SECONDS, HOST_LEASE_SECONDS)  # a short job does not ask for it
         self._writer = threading.Thread(target=self._write, name="jobtop-writer", daemon=True)
 
     def start(self) -> None:
@@ -304,8 +305,8 @@ class Engine:
                 break
         now = time.monotonic()
         wants_host = self.settings.keeps_series and "host" not in self.settings.without and not self._closing
-        if wants_host and now - self._host_checked > HOST_LEASE_SECONDS:
-            self._host_checked = now
+        if wants_host and now > self._host_due:
+            self._host_due = now + HOST_LEASE_SECONDS
             self.sampler.record_host(bool(self._guarded(self.sink.may_record_host)))
 
     def _finish(self, key: str) -> bool:

@@ -332,6 +332,22 @@ def test_what_a_job_came_to_has_its_first_sample_and_who_was_in_it(make: Make) -
     assert seen.tally.samples == 2
 
 
+def test_the_host_is_asked_for_with_the_first_batch_after_a_short_job(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert engine_module.SHORT_SECONDS < 1.0, "the sample of the first second asks for it"
+    monkeypatch.setattr(engine_module, "HOST_LEASE_SECONDS", NEVER)
+    monkeypatch.setattr(engine_module, "SHORT_SECONDS", -1.0)
+    sink = FakeSink()
+    engine = make(sink, Settings(interval=NEVER))
+    for elapsed in (1, 2):
+        engine.sampler.sink(batch(elapsed))
+        assert engine.flush(PATIENCE)
+        wait_for(lambda: sink.host_asked > 0)
+    engine.close(PATIENCE)
+    assert sink.host_asked == 1
+
+
 @pytest.mark.parametrize(("without", "asked"), [(frozenset(), True), (frozenset({"host"}), False)])
 def test_the_machine_is_only_looked_at_where_it_is_wanted(
     make: Make, monkeypatch: pytest.MonkeyPatch, without: frozenset[str], asked: bool
