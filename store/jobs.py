@@ -278,9 +278,12 @@ class Jobs:
         return self.database.decode_rows(rows, mark_from_row)
 
     def delete(self, job: Job) -> None:
-        """Delete a job and, by foreign keys, its rows in other tables."""
+        """Delete a job, what people decided about it and, by foreign keys, its rows in other tables."""
         with self.database.writing() as connection:
             connection.execute("UPDATE touches SET last = max(last, (SELECT max(touched) FROM jobs))")
+            connection.execute(
+                "DELETE FROM alert_marks WHERE kind IN ('seen', 'mute_job') AND name = ?", (str(job.id),)
+            )
             connection.execute("DELETE FROM jobs WHERE seq = ?", (job.seq,))
 
 

@@ -93,6 +93,7 @@ def info_rows(file: Path, found: Description) -> Iterator[tuple[str, str]]:
         yield "named series", f"{found.named_samples:,} samples"
     yield "snapshots", number(found.snapshots)
     yield "events", number(found.events)
+    yield "alerts", number(found.alerts)
     yield "logs", files(found.logs)
     yield "specs", files(found.specs)
     about = "" if found.are_bytes_exact else "about "

@@ -46,6 +46,7 @@ SELECT = f"SELECT {COLUMNS} FROM alerts {JOINS}"
 # The same words as in the index alerts_open: otherwise SQLite does not use it.
 OPEN = "alerts.state <> 'resolved'"
 STATE_RANK = "CASE state WHEN 'firing' THEN 0 WHEN 'acknowledged' THEN 1 WHEN 'pending' THEN 2 ELSE 3 END"
+SETTLE_SECONDS = 60.0
 MOMENTS = ("began_at", "fired_at", "resolved_at", "acknowledged_at")
 
 
@@ -261,12 +262,14 @@ class AlertStore:
     def resolve_left_open(self, boot: str, host: str) -> int:
         """Resolve the open alerts of ended jobs and of earlier boots of a host; return their number.
 
-        An engine that was killed, or a machine that went down, leaves them open.
+        An engine that was killed, or a machine that went down, leaves them open. The engine of a job that has just
+        ended resolves its alerts itself.
         """
         now = time.time()
         left = (
             f"SELECT alerts.id FROM alerts JOIN jobs ON jobs.seq = alerts.job_seq WHERE {OPEN}"
             f" AND jobs.settled <> 0 AND jobs.status NOT IN ({sql_list(sorted(LIVE))})"
+            f" AND coalesce(jobs.end_time, 0) < {now - SETTLE_SECONDS}"
             " UNION ALL SELECT alerts.id FROM alerts LEFT JOIN devices ON devices.seq = device_seq"
             " JOIN hosts ON hosts.seq = coalesce(alerts.host_seq, devices.host_seq)"
             f" WHERE {OPEN} AND hosts.boot <> ? AND hosts.name = CAST(? AS TEXT)"

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from jobtop.store.database import Database
 
+COLUMNS = "kind, name, at, until, by, note"
+
 
 class MarkKind(StrEnum):
     """What a mark says; its name is that of a rule, or the id of a job."""
@@ -84,11 +86,11 @@ class Marks:
             if not has_tables_of(connection, ALERTS_SINCE_VERSION):
                 return []
             rows = connection.execute(
-                f"SELECT kind, name, at, until, by, note FROM alert_marks WHERE {condition}"
+                f"SELECT {COLUMNS} FROM alert_marks WHERE {condition}"
                 " AND (until IS NULL OR until > ?) ORDER BY at DESC, name",
                 (*values, now),
             ).fetchall()
-        return self.database.decode_rows(rows, _mark)
+        return self.database.decode_rows(rows, decision_from_row)
 
     def names(self, kind: MarkKind, now: float | None = None) -> frozenset[str]:
         """The names of the marks of a kind that count."""
@@ -116,7 +118,8 @@ class Marks:
             )
 
 
-def _mark(row: sqlite3.Row) -> Mark:
+def decision_from_row(row: sqlite3.Row) -> Mark:
+    """Decode a row of `alert_marks`."""
     try:
         check_texts(row, ("name", "by"), ("note",))
         check_moments(row, ("at", "until"), ("at",))

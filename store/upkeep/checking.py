@@ -8,6 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from jobtop.core.errors import BlockDamaged, StoreDamaged, StoreUnavailable
 from jobtop.core.record import record
 from jobtop.core.series.blocks import open_block
+from jobtop.store.alerts.alert_rows import SELECT as SELECT_ALERTS
+from jobtop.store.alerts.alert_rows import alert_from_row
+from jobtop.store.alerts.marks import COLUMNS as MARK_COLUMNS
+from jobtop.store.alerts.marks import decision_from_row
+from jobtop.store.alerts.outbox import COLUMNS as MESSAGE_COLUMNS
+from jobtop.store.alerts.outbox import outgoing_from_row
 from jobtop.store.database import SETTING_ASIDE, TOO_BIG, Database, error_code, open_to_read
 from jobtop.store.rows import event_from_row, is_number, job_from_row, mark_from_row
 from jobtop.store.samples.head import DEVICES, HOSTS, JOBS, LAYOUTS, NAMED, Layout
@@ -33,7 +39,11 @@ DECODERS: dict[str, tuple[str, Callable[[Any], object]]] = {  # tables with rows
     "jobs": ("SELECT * FROM jobs", job_from_row),
     "events": ("SELECT at, kind, detail FROM events", event_from_row),
     "log_marks": ("SELECT elapsed_seconds, stdout_bytes, stderr_bytes FROM log_marks", mark_from_row),
+    "alerts": (SELECT_ALERTS, alert_from_row),
+    "messages": (f"SELECT {MESSAGE_COLUMNS} FROM messages", outgoing_from_row),
+    "alert_marks": (f"SELECT {MARK_COLUMNS} FROM alert_marks", decision_from_row),
 }
+JOINED = {"alerts": ("jobs", "hosts", "devices")}  # tables that the statement of a table reads too
 
 
 @record
@@ -104,7 +114,7 @@ def _damaged_rows(database: Database, tables: Mapping[str, Columns]) -> Iterator
         if "jobs" in tables:
             yield from _orphaned_rows(connection)
         for table, (sql, decode) in DECODERS.items():
-            if table in tables:
+            if table in tables and tables.keys() >= {*JOINED.get(table, ())}:
                 database.decode_rows(connection.execute(sql), decode)
     yield from (Problem("row", why) for why in database.damaged)
     for table in sorted(tables.keys() - DECODERS.keys()):

@@ -50,6 +50,9 @@ KINDS = {
     "snapshots": "snapshots",
     "events": "events",
     "log_marks": "log marks",
+    "alerts": "alerts",
+    "messages": "alerts",
+    "alert_marks": "alerts",
     "search_data": "search",
     "search_idx": "search",
     "search_content": "search",
@@ -89,6 +92,7 @@ class Description:
     named_samples: int | None = None
     snapshots: int | None = None
     events: int | None = None
+    alerts: int | None = None
     logs: Files = Files()
     specs: Files = Files()
     bytes_by_kind: dict[str, int] = fresh(default_factory=dict)
@@ -146,6 +150,7 @@ def _contents(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
         "named_samples": _samples(connection, NAMED, tables),
         "snapshots": number("SELECT count(*) FROM snapshots", "snapshots"),
         "events": number("SELECT count(*) FROM events", "events"),
+        "alerts": number("SELECT count(*) FROM alerts", "alerts"),
         "logs": _files(path.parent / "jobs", ids, ".log"),
         "specs": _files(path.parent / "specs", {f"{job_id}.json" for job_id in ids}, ".json"),
     }

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 from jobtop.core.model import Kept
+from jobtop.core.procfs import boot_id
 from jobtop.core.retention import (
     MACHINE,
     MINUTES_GAIN,
@@ -30,6 +31,7 @@ from jobtop.core.retention import (
     sizes_after,
 )
 from jobtop.core.state_files import remove_directory, remove_file
+from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.jobs import NEXT_TOUCH, placeholders
 from jobtop.store.samples import head
 from jobtop.store.samples.head import DEVICES, HOSTS, JOBS, LAYOUTS, NAMED, Layout
@@ -97,6 +99,8 @@ class Retention:
         self.report.total_bytes = self._bytes()
         yield from self._prune_jobs_by_age()
         if self.only is None:
+            if not self.is_dry:
+                AlertStore(self.database).resolve_left_open(boot_id(), self.paths.host)
             yield from self._prune_hosts_by_age()
         for _ in range(1 if self.is_dry else MOST_ROUNDS):
             if self.policy.max_bytes is None or self._bytes() <= self.policy.max_bytes:
@@ -323,6 +327,7 @@ class Retention:
                     yield from self._roll(layout, owner, thin_until)
         if not self.is_dry:
             yield from self._delete_machine_events(self.now - max(policy.raw_seconds, policy.rollup_seconds))
+            yield from self._delete_old_alerts(self.now - max(policy.raw_seconds, policy.rollup_seconds))
             self._delete_empty_devices()
 
     def _delete_machine_events(self, until: float) -> Steps:
@@ -335,13 +340,38 @@ class Retention:
                     count = connection.execute(f"DELETE FROM events WHERE id IN ({chosen})", (until,)).rowcount
                 yield
 
+    def _delete_old_alerts(self, until: float) -> Steps:
+        """Delete resolved alerts of hosts and devices and messages that are done with, up to a moment.
+
+        Alerts of jobs stay as long as the record of their job.
+        """
+        old = (
+            ("alerts", "state = 'resolved' AND job_seq IS NULL AND began_at <= :until AND resolved_at <= :until"),
+            ("messages", "sent_at <= :until OR given_up_at <= :until"),
+        )
+        for table, condition in old:
+            chosen = f"SELECT id FROM {table} WHERE {condition} LIMIT {DELETED_AT_ONCE}"
+            count = DELETED_AT_ONCE
+            while count == DELETED_AT_ONCE:
+                with self.database.writing() as connection:
+                    sql = f"DELETE FROM {table} WHERE id IN ({chosen})"
+                    count = connection.execute(sql, {"until": until}).rowcount
+                yield
+        with self.database.writing() as connection:
+            connection.execute("DELETE FROM alert_marks WHERE until <= ?", (self.now,))
+            connection.execute(
+                "DELETE FROM alert_marks WHERE kind IN ('seen', 'mute_job') AND name NOT IN (SELECT id FROM jobs)"
+            )
+        yield
+
     def _delete_empty_devices(self) -> None:
-        """Delete devices of earlier boots that have neither samples nor events left."""
+        """Delete devices of earlier boots that have neither samples nor events nor alerts left."""
         with self.database.writing() as connection:
             connection.execute(
                 f"DELETE FROM devices WHERE {DEVICES.is_over}"
                 " AND NOT EXISTS (SELECT 1 FROM device_blocks WHERE device_seq = devices.seq)"
                 " AND NOT EXISTS (SELECT 1 FROM events WHERE device_seq = devices.seq)"
+                " AND NOT EXISTS (SELECT 1 FROM alerts WHERE device_seq = devices.seq)"
             )
 
     def _report_machine(self, layout: Layout, seq: int, thin_until: float, delete_until: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobtop.core.alerts.model import RuleKind, Severity, State
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.series.blocks import MAX_SECONDS, decode
 from jobtop.store.rows import EARLIEST, LATEST
@@ -21,6 +22,17 @@ HAS_VALID_SPAN = " AND ".join(
 IS_BLOCK = "iif(typeof(data) = 'blob' AND typeof(samples) = 'integer', is_block(data, samples), 0)"
 VALID_ROW = {
     "events": (IS_OBJECT, f"at BETWEEN {EARLIEST} AND {LATEST}"),
+    "alerts": (
+        IS_OBJECT,
+        *(
+            f"({name} IS NULL OR {name} BETWEEN {EARLIEST} AND {LATEST})"
+            for name in ("began_at", "fired_at", "resolved_at", "acknowledged_at")
+        ),
+        *(
+            f"{name} IN ({', '.join(repr(str(word)) for word in words)})"
+            for name, words in {"state": State, "severity": Severity, "kind": RuleKind}.items()
+        ),
+    ),
     "log_marks": (f"elapsed_seconds BETWEEN -{MAX_SECONDS} AND {MAX_SECONDS}",),
     **{layout.blocks: (IS_BLOCK, HAS_VALID_SPAN) for layout in LAYOUTS},
     "snapshots": ("iif(typeof(members) = 'blob', is_packed(members), 0)",),

@@ -207,7 +207,7 @@ def test_counts_of_a_job_tell_active_and_unseen_alerts_apart(alerts: Alerts) -> 
 
 def test_alerts_that_a_killed_engine_left_open_are_resolved(alerts: Alerts) -> None:
     def ended(job: Job) -> Job:
-        return made_job(id=job.id, seq=job.seq, status=Status.LOST, settled=True)
+        return made_job(id=job.id, seq=job.seq, status=Status.LOST, settled=True, end_time=NOW)
 
     alerts.apply(State.FIRING)
     alerts.apply(State.PENDING, rule=IDLE)

@@ -34,7 +34,7 @@ def fire(database: Database, owner: str | Device | None, job: Job | None = None,
 
 @pytest.fixture
 def job(database: Database) -> Job:
-    return Jobs(database).insert(made_job(name="train"))
+    return Jobs(database).insert(made_job(name="train", end_time=time.time()))
 
 
 def test_active_alerts_come_before_recent_ones(database: Database, job: Job) -> None:

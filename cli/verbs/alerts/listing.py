@@ -1,6 +1,7 @@
 """`jobtop alerts list`: alerts that are active, and those of the last day."""
 
 import time
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -12,6 +13,8 @@ from jobtop.cli.text.tables import TableColumn, format_options, print_records, t
 from jobtop.cli.values import Count, PastMoment
 from jobtop.cli.verbs.alerts.choices import complete_rule
 from jobtop.core.alerts.model import Severity, State
+from jobtop.core.errors import StoreError
+from jobtop.core.procfs import boot_id
 from jobtop.core.units import number_of, printable
 from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
 from jobtop.store.alerts.marks import MarkKind, Marks
@@ -103,7 +106,16 @@ def read_alerts(
         return [(jobs, AlertStore(jobs.database).listing(**conditions, job_seq=job.seq))]
     if not app.has_history():
         return []
+    resolve_left_open(app)
     return app.fleet.each(lambda jobs: AlertStore(jobs.database).listing(**conditions))
+
+
+def resolve_left_open(app: App) -> None:
+    """Resolve alerts that a killed engine left open in this host's store, if it can be written."""
+    for jobs in app.fleet.stores:
+        if jobs.database.path == app.paths.store:
+            with suppress(StoreError):  # it is only read, or another process writes
+                AlertStore(jobs.database).resolve_left_open(boot_id(), app.paths.host)
 
 
 def alert_table(app: App, listed: list[tuple[Jobs, StoredAlert]], now: float) -> str:
