@@ -45,11 +45,10 @@ def _forecast(rule: Rule, alert: AlertRow, job: Job | None, at: float) -> str | 
 
 def _next_step(rule: Rule, alert: AlertRow, at: float, is_armed: bool) -> str | None:
     """The next step that acts on the job, whether or not the rule may take it."""
-    begin = alert.fired_at if alert.fired_at is not None else alert.began_at
-    step = next((step for step in rule.steps if step.do != WARN and begin + step.after_seconds > at), None)
+    step = next((step for step in rule.steps if step.do != WARN and alert.began_at + step.after_seconds > at), None)
     if step is None:
         return None
-    moment = begin + step.after_seconds
+    moment = alert.began_at + step.after_seconds
     deed = DONE.get(step.do) or f"sent {step.do.partition(':')[2] or step.do}"
     if not is_armed:
         return (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jobtop.core.alerts.model import Action, Message
     from jobtop.core.alerts.secrets import Secrets
 
-METHODS = ("POST", "PUT")
+METHODS = ("POST", "PUT", "PATCH")
 MOST_BYTES = 4096  # of an answer
 SHOWN_CHARACTERS = 120
 MOST_REDIRECTIONS = 3
