@@ -12,9 +12,9 @@ from jobtop.core.paths import hostname
 from jobtop.core.record import replace
 from jobtop.core.text.alert_text import (
     absent_text,
-    device_label,
     fill_template,
     level_text,
+    owner_label,
     resolved_text,
     value_fields,
 )
@@ -224,8 +224,8 @@ class RuleWatch:
             detail = {**detail, NEVER_FIRED: True}
         elif self.rule.message is not None:
             text = fill_template(self.rule.message, self._fields(track, values, seconds, text) | {**more_fields})
-        if isinstance(track.owner, Device) and (state is State.RESOLVED or self.rule.message is None):
-            text = f"{device_label(track.owner)}: {text}"
+        if not isinstance(track.owner, str) and (state is State.RESOLVED or self.rule.message is None):
+            text = f"{owner_label(track.owner)}: {text}"
         if state is State.FIRING and track.is_flapping:
             window = format_duration(flapping_window(self.rule))
             text = f"{text} (flapping: fired {number_of(track.firings, 'time')} within {window})"
@@ -238,7 +238,7 @@ class RuleWatch:
         fields |= dict.fromkeys(("job", "name", "id", "device"), ABSENT)
         fields |= {"text": text, "elapsed": format_duration(seconds), "host": printable(hostname())}
         if isinstance(track.owner, Device):
-            fields["device"] = device_label(track.owner)
+            fields["device"] = owner_label(track.owner)
         job = self._jobs.get(track.owner) if isinstance(track.owner, str) else None
         if job is not None:
             if job.start_time is not None:

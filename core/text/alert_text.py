@@ -8,7 +8,7 @@ from jobtop.core.alerts.expression import format_key, format_value
 from jobtop.core.alerts.extra_keys import BY_EXTRA_KEY
 from jobtop.core.alerts.measures import RATIO
 from jobtop.core.measure.newest_gpus import gpu_number
-from jobtop.core.metrics import BY_KEY
+from jobtop.core.metrics import BY_KEY, Unit
 from jobtop.core.units import format_duration, printable
 
 TYPE_CHECKING = False
@@ -31,6 +31,7 @@ SHORT_TITLES = {
     "cwd.disk_used": "the disk of its directory",
     "store.used": "the history",
     "store.disk_used": "the disk of the history",
+    "elapsed": "running time",
     "cpu.throttled": "throttled by its CPU limit",
     "cpu.iowait": "waiting for I/O",
     "cpu.pressure": "stalled for CPU",
@@ -47,6 +48,7 @@ WHOLES = {
     "limit.cpus": "of its limit",
     "store.limit": "of its largest size",
 }
+SINGLE_KINDS = ("key", "rate", "change")  # of a tree that is one key
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z0-9_.]{1,40})\}")
 
 
@@ -55,6 +57,8 @@ def level_text(rule: Rule, value: float | None, values: Mapping[str, float], sec
     expression = rule.expression
     if expression is None:
         return printable(rule.name)
+    if expression.measure == Unit.FLAG:
+        return f"{subject(expression)}{_lasting(rule, seconds)}"
     return f"{subject(expression)} {_amount(rule, expression, value, values)}{_lasting(rule, seconds)}"
 
 
@@ -62,7 +66,9 @@ def resolved_text(rule: Rule, value: float | None, seconds: float) -> str:
     """Return that a value is good again: `memory back to 61.0 % after 4m10s`."""
     if rule.expression is None or value is None:
         return f"over after {format_duration(seconds)}"
-    shown = format_value(rule.expression, value)
+    if rule.expression.measure == Unit.FLAG:
+        return f"{subject(rule.expression)}: over after {format_duration(seconds)}"
+    shown = _shown(rule.expression, value)
     return f"{subject(rule.expression)} back to {shown} after {format_duration(seconds)}"
 
 
@@ -72,8 +78,10 @@ def absent_text(rule: Rule, seconds: float) -> str:
     return f"{of_what}no values any more, after {format_duration(seconds)}"
 
 
-def device_label(device: Device) -> str:
-    """Return a device as it is named in a line: `GPU 0`, `disk sda`."""
+def owner_label(device: Device | None) -> str:
+    """Return a device or the host as it is named at the start of a line: `GPU 0`, `disk sda`, `host`."""
+    if device is None:
+        return "host"
     if device.kind == "gpu":
         return f"GPU {printable(gpu_number(device.name))}"
     return f"{device.kind} {printable(device.name)}"
@@ -107,9 +115,15 @@ def value_fields(rule: Rule, value: float | None, values: Mapping[str, float]) -
 
 def subject(expression: Expression) -> str:
     """Return what is measured: the title of the first key, or the expression itself if it has several."""
-    if len(expression.keys) == 1 or _whole(expression) is not None:
+    if expression.tree.kind in SINGLE_KINDS or _whole(expression) is not None:
         return _title(expression.keys[0])
     return expression.text
+
+
+def _shown(expression: Expression, value: float | None) -> str:
+    """Return a value; of a counter of seconds, which share of the time it grew."""
+    is_time = expression.tree.kind == "rate" and expression.measure == RATIO
+    return f"{format_value(expression, value)}{' of the time' if is_time else ''}"
 
 
 def _title(key: str) -> str:
@@ -126,12 +140,13 @@ def _whole(expression: Expression) -> str | None:
 
 
 def _amount(rule: Rule, expression: Expression, value: float | None, values: Mapping[str, float]) -> str:
-    shown = format_value(expression, value)
+    shown = _shown(expression, value)
     whole = _whole(expression)
     if whole is None or whole not in values or expression.keys[0] not in values:
         word = "above" if rule.above is not None and (value is None or value > rule.above) else "below"
         level = rule.above if word == "above" else rule.below
-        return f"{shown} {word} {format_value(expression, level)}"
+        comma = "," if shown.endswith("time") else ""
+        return f"{shown}{comma} {word} {format_value(expression, level)}"
     part, total = (format_key(expression, key, values[key]) for key in (expression.keys[0], whole))
     number, _, unit = part.rpartition(" ")
     if number and total.endswith(f" {unit}"):
