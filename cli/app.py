@@ -47,6 +47,7 @@ class App:
         self.sets, self.verbose, self.color, self.environ = sets, verbose, color, environ
         self.supervisor = supervisor
         self.named_stores = stores
+        self.checks_rules = False  # `run` leaves that to its engine, because it has to start its command at once
         self._open_stores: list[Database] = []
 
     def close(self) -> None:
@@ -63,9 +64,17 @@ class App:
     @cached_property
     def config(self) -> Config:
         config = load(self.sets, self.environ, current_directory() or "/")
-        for notice in config.notices:
+        for notice in (*config.notices, *(self.rule_notices(config) if self.checks_rules else ())):
             self.warn(notice)
         return config
+
+    def rule_notices(self, config: Config) -> tuple[str, ...]:
+        """One notice about wrong alert rules and actions; nothing is imported if there are none of the user."""
+        if not (config.alerts or config.actions or config.is_set("alerts.off") or config.is_set("alerts.actions")):
+            return ()
+        from jobtop.core.alerts.rule_set import rule_notices
+
+        return rule_notices(config)
 
     def add_settings(self, sets: Iterable[str]) -> None:
         """Add settings, as KEY=VALUE, to those of the command line; notices are not repeated."""

@@ -161,6 +161,7 @@ def jobtop(
     Without a verb, on a terminal, it opens the console.
     """
     ctx.obj = app = App(sets, verbose, color, os.environ, ctx.obj, store)
+    app.checks_rules = ctx.invoked_subcommand not in ("run", "submit")
     ctx.call_on_close(app.close)
     console_flags = [f"--{name}" for name in console if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
     if ctx.invoked_subcommand is not None:

@@ -154,6 +154,26 @@ def _flat_pairs(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple
             yield prefix + name, value
 
 
+def quiet_hours(raw: object) -> str:
+    """Check a daily time such as `22:00-07:00`; it may be empty, and it may pass midnight."""
+    word = short_text(raw)
+    ends = [part.partition(":") for part in word.split("-")]
+    if word and not (len(ends) == 2 and all(_is_time(hour, minute) for hour, _, minute in ends)):
+        raise BadValue(f"{quoted(raw)} is not a time of the day such as 22:00-07:00")
+    return word
+
+
+def _is_time(hour: str, minute: str) -> bool:
+    is_digits = hour.isascii() and minute.isascii() and hour.isdigit() and minute.isdigit()
+    return is_digits and len(hour) <= 2 and len(minute) == 2 and int(hour) < 24 and int(minute) < 60
+
+
+def shown_action(word: str) -> str:
+    """Return an action as verbs show it: of `webhook:ADDRESS`, which may be a secret, only `webhook`."""
+    name, _, _ = word.partition(":")
+    return word if name in ("signal", "interval") else name
+
+
 def patterns(raw: object) -> tuple[str, ...]:
     """Parse a list of regular expressions, or a single one, which may contain commas."""
     found = ((raw,) if raw else ()) if isinstance(raw, str) else texts(raw)
@@ -190,13 +210,6 @@ def choices(*names: str) -> ValueParser:
         return found
 
     return read
-
-
-def metric(raw: object) -> str:
-    """Check that a value is a key of the metric catalogue."""
-    from jobtop.core.metrics import find_metric
-
-    return find_metric(text(raw)).key
 
 
 @record
@@ -301,31 +314,48 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("cost.currency", short_text, "", "the currency of the prices, such as EUR"),
     Setting("cost.instance", short_text, "", "the machine in cost.prices that jobs pay for as a whole"),
     Setting("cost.prices", prices, "", "prices of machines for an hour, such as m5.large=0.096"),
+    Setting("alerts.enabled", boolean, "true", "evaluate alert rules"),
+    Setting("alerts.off", texts, "", "the names of rules that are switched off, such as io-wait,gpu-underused"),
+    Setting("alerts.actions", texts, "", "the actions of rules of severity warning and critical that name none"),
+    Setting("alerts.group_wait", duration, "30s", "how long a message waits for others of the same rule"),
+    Setting("alerts.repeat", duration, "4h", "how often the message of an open alert is sent again; 0: never"),
+    Setting(
+        "alerts.quiet_hours",
+        quiet_hours,
+        "",
+        "when only critical alerts send messages, such as 22:00-07:00 (local time)",
+    ),
+    Setting("alerts.give_up", duration, "24h", "how long a message that cannot be delivered is tried again"),
 )
-ALERT_FIELDS: Mapping[str, ValueParser] = {
-    "name": text,
-    "scope": choice("job", "gpu", "host", "container"),
-    "metric": metric,
-    "above": finite_number,
-    "below": finite_number,
-    "for": duration,
-    "clear": finite_number,
-    "severity": choice("info", "warning", "critical"),
-    "actions": texts,
-}
 RETENTION_FIELDS: Mapping[str, ValueParser] = {"tag": text, "keep": retention_time}
 BY_KEY = {setting.key: setting for setting in SETTINGS}
-TABLES = ("keys", "alert", "retention")
+TABLES = ("keys", "alert", "action", "retention")
 SECTIONS = (*dict.fromkeys(setting.key.partition(".")[0] for setting in SETTINGS), *TABLES)
 
 
 @record
 class Alert:
-    """One `[[alert]]` table: its name and its parsed fields."""
+    """One `[[alert]]` table as it stands in a file; core/alerts/ checks its fields when the rules are needed.
+
+    `label` names it in messages. A rule of a project's file is for jobs in its `directory`.
+    """
 
     name: str
-    fields: Mapping[str, Value]
+    fields: Mapping[str, object]
     origin: str
+    label: str = ""
+    is_trusted: bool = True
+    directory: str | None = None
+
+
+@record
+class ActionTable:
+    """One `[[action]]` table as it stands in a file; core/alerts/ checks its fields when the actions are needed."""
+
+    name: str
+    fields: Mapping[str, object]
+    origin: str
+    label: str = ""
 
 
 @record
@@ -358,11 +388,16 @@ class FileSettings:
     keys: Mapping[str, tuple[str, ...]] = fresh(default_factory=dict)
     ignored: tuple[tuple[str, str, str], ...] = ()
     notices: tuple[str, ...] = ()
+    actions: tuple[ActionTable, ...] = ()
 
 
 @record
 class Config:
-    """The values that were set, with their origins; every other setting has its default."""
+    """The values that were set, with their origins; every other setting has its default.
+
+    `alerts` and `actions` are tables of files, weakest first, not checked yet: see `core/alerts/rule_set.py`.
+    `load_again` reads the same layers once more.
+    """
 
     values: Mapping[str, Value]
     entries: Mapping[str, ConfigEntry]
@@ -371,6 +406,9 @@ class Config:
     keys: Mapping[str, tuple[str, ...]] = fresh(default_factory=dict)
     ignored: tuple[tuple[str, str, str], ...] = ()
     notices: tuple[str, ...] = ()
+    actions: tuple[ActionTable, ...] = ()
+    files: tuple[str, ...] = ()
+    load_again: Callable[[], Config] | None = None
 
     def value(self, key: str) -> Value:
         """Return the value of any setting; None is `auto`."""
@@ -431,6 +469,8 @@ class Config:
         if key not in self.entries:
             return BY_KEY[key].default
         raw, value = self.entries[key].raw, self.values[key]
+        if key == "alerts.actions" and isinstance(value, tuple):
+            return printable(",".join(map(shown_action, value)))
         if isinstance(value, str | tuple):
             return printable(value if isinstance(value, str) else ",".join(value))
         return printable(raw) if isinstance(raw, str) else str(raw).lower()
@@ -448,13 +488,18 @@ def load(cli_sets: Iterable[str], environ: Mapping[str, str], cwd: str | Path, r
 
         files = read_files([Path(name) for name in names], environ)
     entries = [*files.entries, *_environment_entries(environ, base)]
+    cli_sets = tuple(cli_sets)
     entries += [_option_entry(assignment, base) for assignment in cli_sets]
     if not any(entry.key == "store.dir" for entry in entries):
         chosen_by = "JOBTOP_HOME" if environ.get("JOBTOP_HOME") else DEFAULT_ORIGIN
         entries.append(ConfigEntry("store.dir", state_dir(environ), chosen_by, base))
     values = {entry.key: parse_entry(entry, environ) for entry in entries}
     by_key = {entry.key: entry for entry in entries}
-    return Config(values, by_key, files.alerts, files.retention, files.keys, files.ignored, files.notices)
+    return Config(
+        *(values, by_key, files.alerts, files.retention, files.keys, files.ignored, files.notices, files.actions),
+        files=(*names, f"{state_dir(environ)}/trusted.json"),
+        load_again=lambda: load(cli_sets, environ, cwd, root),
+    )
 
 
 def _may_exist(path: str) -> bool:

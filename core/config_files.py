@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jobtop.core.config import (
-    ALERT_FIELDS,
     BY_KEY,
     RETENTION_FIELDS,
     SECTIONS,
     TABLES,
+    ActionTable,
     Alert,
     ConfigEntry,
     FileSettings,
@@ -33,7 +33,7 @@ from jobtop.core.config import (
 from jobtop.core.errors import BadValue, ConfigError, did_you_mean
 from jobtop.core.paths import state_dir
 from jobtop.core.plain_files import UnsafeFile, read_plain
-from jobtop.core.record import record
+from jobtop.core.record import record, replace
 from jobtop.core.trust import is_trusted_content, trust
 from jobtop.core.units import printable
 
@@ -41,7 +41,8 @@ MAX_FILE_BYTES = 128 * 1024
 MAX_KEY_DOTS = 64  # in the keys of one line: tomllib's time grows with their square
 MAX_NAMED_KEYS = 6
 MAX_NAME_LENGTH = 60
-UNTRUSTED_KEYS = ("run.ui", *(key for key in BY_KEY if key.startswith("cost.")))  # and `[[alert]]` without its actions
+# And `[[alert]]` without actions and without steps that act on the job.
+UNTRUSTED_KEYS = ("run.ui", *(key for key in BY_KEY if key.startswith("cost.")))
 REMEDY = "jobtop config trust"
 
 Tables = Mapping[str, object]
@@ -68,25 +69,39 @@ def read_files(paths: Sequence[Path], environ: Mapping[str, str]) -> FileSetting
     found = [_settings_of(document) for document in documents]
     if (document := _project_document(project, environ, notices)) is not None:
         known = {alert.name for part in found for alert in part.alerts}
-        found.append(_settings_of(document) if document.is_trusted else _untrusted_settings(document, environ, known))
+        found.append(
+            _of_project(_settings_of(document), project)
+            if document.is_trusted
+            else _untrusted_settings(document, environ, known)
+        )
     return FileSettings(
         tuple(entry for part in found for entry in part.entries),
-        tuple({alert.name: alert for part in found for alert in part.alerts}.values()),
+        tuple(alert for part in found for alert in part.alerts),
         tuple(rule for part in found for rule in part.retention),
         {name: keys for part in found for name, keys in part.keys.items()},
         tuple(row for part in found for row in part.ignored),
         (*notices, *(notice for part in found for notice in part.notices)),
+        tuple(action for part in found for action in part.actions),
     )
+
+
+def _of_project(settings: FileSettings, path: Path) -> FileSettings:
+    """Return settings with alerts that are for jobs in the directory of the project."""
+    alerts = tuple(replace(alert, directory=str(path.parent)) for alert in settings.alerts)
+    return replace(settings, alerts=alerts)
 
 
 def trust_project(path: Path, environ: Mapping[str, str]) -> None:
     """Trust a project's file as it is now; ConfigError if anything in it is wrong."""
+
+    from jobtop.core.alerts.rule_set import table_problems
 
     def check(content: bytes) -> None:
         problems: list[str] = []
         found = _settings_of(Document(path, parse_toml(path, content)), problems)
         for entry in found.entries:
             parse_entry(entry, environ)
+        problems += table_problems(found.alerts, found.actions)
         if problems:
             raise ConfigError(problems[0])
 
@@ -161,14 +176,17 @@ def _dots_in_keys(line: str) -> int:
 
 
 def _settings_of(document: Document, problems: list[str] | None = None) -> FileSettings:
-    """Return everything that a trusted file sets; wrong alerts and keys are left out, with one notice about them.
+    """Return everything that a trusted file sets; wrong tables and keys are left out, with one notice about them.
 
-    They never stop a job. Where `problems` are asked for, all of them are added there.
+    They never stop a job. Where `problems` are asked for, all of them are added there. Fields of alerts and actions are
+    checked when they are needed, because `run` needs its settings at once.
     """
     found: list[str] = [] if problems is None else problems
     entries, retention = tuple(_entries(document)), tuple(_retention_rules(document))
-    alerts, keys = tuple(_alerts(document, found)), dict(_key_bindings(document, found))
-    return FileSettings(entries, alerts, retention, keys, notices=_problem_notice(found))
+    alerts = tuple(Alert(*row) for row in _named_tables(document, "alert", found))
+    actions = tuple(ActionTable(*row) for row in _named_tables(document, "action", found))
+    keys = dict(_key_bindings(document, found))
+    return FileSettings(entries, alerts, retention, keys, notices=_problem_notice(found), actions=actions)
 
 
 def _problem_notice(problems: Sequence[str]) -> tuple[str, ...]:
@@ -215,24 +233,23 @@ def _assignments(tables: Tables) -> Iterator[tuple[str, object]]:
 def _untrusted_alerts(
     document: Document, known: Collection[str], ignored: dict[str, object], problems: list[str]
 ) -> Iterator[Alert]:
-    """Yield alerts without their actions; one with the name of a known alert is ignored, not replaced."""
-    try:
-        tables = [*_labelled_alerts(document)]
-    except ConfigError as error:
-        problems.append(str(error))
-        return
-    for label, table in tables:
-        try:
-            alert = _alert(document, label, table | ({"actions": []} if "actions" in table else {}))
-        except ConfigError as error:
-            problems.append(str(error))
+    """Yield alerts without what acts; one with the name of a known alert is ignored, not replaced."""
+    for name, table, origin, label in _named_tables(document, "alert", problems):
+        if name in known:
+            ignored[label.removeprefix(f"{document.path}: ")] = table
             continue
-        if alert.name in known:
-            ignored[label] = table
-            continue
-        if table.get("actions"):
-            ignored[f"{label}.actions"] = table["actions"]
-        yield alert
+        harmless, acting = _without_acts(table)
+        ignored |= {f"{label.removeprefix(f'{document.path}: ')}.{field}": raw for field, raw in acting.items()}
+        yield Alert(name, harmless, origin, label, is_trusted=False, directory=str(document.path.parent))
+
+
+def _without_acts(table: Tables) -> tuple[dict[str, object], dict[str, object]]:
+    """Split a table into what is harmless, and actions and steps that do more than warn."""
+    steps = table.get("steps")
+    acting = {name: table[name] for name in ("actions",) if table.get(name)}
+    if isinstance(steps, list) and any(isinstance(step, dict) and step.get("do", "warn") != "warn" for step in steps):
+        acting["steps"] = steps
+    return {name: raw for name, raw in table.items() if name not in acting} | {"actions": []}, acting
 
 
 def _key_list(keys: Iterable[str]) -> str:
@@ -292,38 +309,29 @@ def _retention_rules(document: Document) -> Iterator[RetentionRule]:
         yield RetentionRule(str(fields["tag"]), retention_time(table["keep"]), str(document.path), str(table["keep"]))
 
 
-def _alerts(document: Document, problems: list[str]) -> Iterator[Alert]:
+def _named_tables(
+    document: Document, section: str, problems: list[str]
+) -> Iterator[tuple[str, dict[str, object], str, str]]:
+    """Yield name, table, file and label of each `[[section]]` table; one without a name is a problem."""
     try:
-        tables = [*_labelled_alerts(document)]
+        tables = _tables(document, section)
     except ConfigError as error:
         problems.append(str(error))
         return
-    for label, table in tables:
-        try:
-            yield _alert(document, label, table)
-        except ConfigError as error:
-            problems.append(str(error))
-
-
-def _labelled_alerts(document: Document) -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield the tables of `[[alert]]`, each with its label in messages."""
-    for position, table in enumerate(_tables(document, "alert"), 1):
+    seen: set[str] = set()
+    for position, table in enumerate(tables, 1):
         name = table.get("name")
-        yield f"alert.{_shortened(name)}" if isinstance(name, str) else f"alert[{position}]", table
-
-
-def _alert(document: Document, label: str, table: Tables) -> Alert:
-    from jobtop.core.metrics import find_metric
-
-    place = f"{document.path}: {label}"
-    fields = _table_fields(table, ALERT_FIELDS, place)
-    _require(fields, ("name", "metric"), place)
-    if "above" not in fields and "below" not in fields:
-        raise ConfigError(f"{place}: needs above or below")
-    scope, scopes = fields.get("scope", "job"), find_metric(str(fields["metric"])).scopes
-    if scope not in scopes:
-        raise ConfigError(f'{place}.metric: "{fields["metric"]}" is of {", ".join(scopes)}, not of {scope}')
-    return Alert(str(fields["name"]), fields, str(document.path))
+        is_named = isinstance(name, str) and bool(name.strip())
+        label = f"{section}.{_shortened(str(name))}" if is_named else f"{section}[{position}]"
+        place = f"{document.path}: {label}"
+        if not is_named:
+            what = "is missing" if name is None else f"{quoted(name)} is not a text"
+            problems.append(f"{place}.name: {what}")
+        elif name in seen:
+            problems.append(f"{place}: the name is used twice; the first one counts")
+        else:
+            seen.add(str(name))
+            yield str(name).strip(), table, str(document.path), place
 
 
 def _key_bindings(document: Document, problems: list[str]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from jobtop.core.alerts.model import BUILT_IN, Rule
+from jobtop.core.alerts.rule_set import RuleSet, load_rule_set, rule_notices
 from jobtop.core.config import Config, load
 from jobtop.core.config_files import trust_project
 from jobtop.core.doctor.checks import Finding, MachineFiles
@@ -56,6 +58,19 @@ class Machine:
 
     def load(self, *cli_sets: str) -> Config:
         return load(cli_sets, self.environ, self.project, self.root)
+
+    def rules(self) -> RuleSet:
+        """All alert rules, those of jobtop too."""
+        return load_rule_set(self.load())
+
+    def own_rules(self) -> list[Rule]:
+        """The alert rules of files."""
+        return [rule for rule in self.rules().rules if rule.origin != BUILT_IN]
+
+    def all_notices(self) -> tuple[str, ...]:
+        """The notices of the files, and that about wrong rules."""
+        loaded = self.load()
+        return (*loaded.notices, *rule_notices(loaded))
 
     def problem(self, *cli_sets: str) -> str:
         with pytest.raises(ConfigError) as caught:

@@ -63,6 +63,6 @@ def console_options(app: App, stores: Sequence[Path] = (), **settings: Any) -> O
         keys=keys,
         config=config,
         preferences=app.paths.root / NAME,
-        notices=(*config.notices, *problems, *map(str, clashes(keys))),
+        notices=(*config.notices, *app.rule_notices(config), *problems, *map(str, clashes(keys))),
         **settings,
     )

@@ -17,6 +17,7 @@ EXTRA_KEYS: tuple[Metric, ...] = (
     ),
     Metric("cwd.disk_total", "size of the disk of the job's directory", Unit.BYTES, Kind.GAUGE, (Scope.JOB,), Fold.OWN),
     Metric("output.bytes", "output that the job has written", Unit.BYTES, Kind.GAUGE, (Scope.JOB,), Fold.OWN),
+    Metric("cpu.count", "cores of the host", Unit.COUNT, Kind.GAUGE, (Scope.HOST,), Fold.NONE),
     Metric("store.used", "size of the history, output included", Unit.BYTES, Kind.GAUGE, (Scope.HOST,), Fold.NONE),
     Metric(
         "store.limit",

@@ -86,7 +86,8 @@ def test_layers_complete_each_other(machine: Machine) -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.key)
 def test_every_setting_has_a_variable_and_a_sentence(machine: Machine, setting: Setting) -> None:
-    default = setting.default or ("pss=1" if setting.key == "cost.prices" else "pss")
+    special = {"cost.prices": "pss=1", "alerts.quiet_hours": "22:00-07:00"}
+    default = setting.default or special.get(setting.key, "pss")
     machine.environ[setting.variable] = default
     assert setting.variable == "JOBTOP_" + setting.key.upper().replace(".", "_")
     assert machine.load().origin(setting.key) == setting.variable
@@ -350,25 +351,16 @@ def test_alerts_are_kept_with_their_kinds_and_the_stronger_layer_wins(machine: M
         HOOK + 'for = "30s"\nclear = 80\nseverity = "critical"\nscope = "host"\n'
         '[[alert]]\nname = "idle"\nscope = "gpu"\nmetric = "gpu.util"\nbelow = -1.5',
     )
-    busy, idle = machine.load().alerts
-    assert busy.origin == str(machine.user_file)
-    assert busy.fields == {
-        "name": "busy",
-        "metric": "cpu.percent",
-        "above": 90.0,
-        "actions": ("webhook:https://example.org",),
-        "for": 30.0,
-        "clear": 80.0,
-        "severity": "critical",
-        "scope": "host",
-    }
-    assert idle.fields == {"name": "idle", "scope": "gpu", "metric": "gpu.util", "below": -1.5}
+    busy, idle = machine.own_rules()
+    assert (busy.origin, busy.name, busy.scope, busy.severity) == (str(machine.user_file), "busy", "host", "critical")
+    assert busy.actions == ("webhook:https://example.org",)
+    assert (busy.above, busy.clear, busy.for_seconds) == (90.0, 80.0, 30.0)
+    assert (idle.scope, idle.below, idle.expression and idle.expression.text) == ("gpu", -1.5, "gpu.util")
     machine.write(machine.project_file, '[[alert]]\nname = "busy"\nmetric = "mem.used"\nabove = 1')
     machine.trust()
-    assert [(alert.name, alert.fields["metric"]) for alert in machine.load().alerts] == [
-        ("busy", "mem.used"),
-        ("idle", "gpu.util"),
-    ]
+    busy, idle = machine.own_rules()
+    assert (busy.expression and busy.expression.text, busy.above, busy.clear) == ("mem.used", 1.0, None)
+    assert (busy.severity, busy.for_seconds, idle.name) == ("critical", 30.0, "idle")
 
 
 @pytest.mark.parametrize(
@@ -380,13 +372,13 @@ def test_alerts_are_kept_with_their_kinds_and_the_stronger_layer_wins(machine: M
         (HOOK + "sope = 1", 'alert.busy.sope: unknown field…"scope"'),
         (
             HOOK + "scope = 'jab'",
-            'alert.busy.scope: "jab" …job, gpu, host, container…"job"',
+            'alert.busy.scope: "jab" …job, container, host, gpu…"job"',
         ),
         (HOOK + "for = 'x'", 'alert.busy.for: "x" …duration'),
         (HOOK + "clear = 'x'", 'alert.busy.clear: "x" …number'),
         (HOOK + "[[alert]]\nmetric = 'cpu.percent'\nabove = 1", "alert[2].name: …missing"),
         ("[[alert]]\nname = 'x'\nabove = 1", "alert.x.metric: …missing"),
-        ("[[alert]]\nname = 'x'\nmetric = 'temp'", "alert.x: …above or below"),
+        ("[[alert]]\nname = 'x'\nmetric = 'mem.used'", "alert.x: …above or below"),
         (
             "[[alert]]\nname = 'x'\nmetric = 'gpu.utl'",
             'alert.x.metric: …"gpu.utl"…"gpu.util"',
@@ -404,19 +396,18 @@ def test_a_wrong_alert_or_key_is_named_and_the_rest_of_the_file_applies(
 ) -> None:
     path: Path = getattr(machine, layer)
     machine.write(path, f"{toml}\n[run]\ngrace = 3")
-    loaded = machine.load()
-    (notice,) = loaded.notices
+    (notice,) = machine.all_notices()
     assert says(notice, f"{path}: {message}")
     assert notice.endswith("; ignored")
-    assert loaded.duration("run.grace") == 3
+    assert machine.load().duration("run.grace") == 3
 
 
 def test_valid_alerts_and_keys_apply_beside_wrong_ones(machine: Machine) -> None:
     machine.write(machine.user_file, HOOK + "[[alert]]\nname = 'x'\n[[alert]]\n[keys]\nquit = 'q'\nhelp = 1")
-    loaded = machine.load()
-    assert ([alert.name for alert in loaded.alerts], loaded.keys) == (["busy"], {"quit": ("q",)})
-    (notice,) = loaded.notices
-    assert "and 2 more" in notice
+    assert ([rule.name for rule in machine.own_rules()], machine.load().keys) == (["busy"], {"quit": ("q",)})
+    of_files, of_rules = machine.all_notices()
+    assert "and 1 more" in of_files
+    assert "alert.x" in of_rules
 
 
 def test_a_project_file_with_a_wrong_alert_or_key_is_not_trusted(machine: Machine) -> None:
@@ -424,6 +415,14 @@ def test_a_project_file_with_a_wrong_alert_or_key_is_not_trusted(machine: Machin
         machine.write(machine.project_file, toml)
         with pytest.raises(ConfigError):
             machine.trust()
+
+
+@pytest.mark.parametrize(
+    "given", ["24:00-07:00", "22:00", "22-7", "22:00-07:60", "a:b-c:d", "1:00-2:00-3:00", "²2:00-07:00"]
+)
+def test_quiet_hours_are_two_times_of_the_day(machine: Machine, given: str) -> None:
+    assert machine.load("alerts.quiet_hours=22:00-7:00").text("alerts.quiet_hours") == "22:00-7:00"
+    assert "22:00-07:00" in machine.problem(f"alerts.quiet_hours={given}")
 
 
 def test_rules_of_what_is_kept_come_from_all_files(machine: Machine) -> None:

@@ -7,7 +7,10 @@ from pathlib import Path
 from machines import HOOK, Machine
 
 from fuzzing import ODD_NUMBERS, ODD_WORDS, fuzz, fuzzed, mutated
-from jobtop.core.config import ALERT_FIELDS, RETENTION_FIELDS, SETTINGS
+from jobtop.core.alerts.model import BUILT_IN, Rule
+from jobtop.core.alerts.rule_fields import ALERT_FIELDS
+from jobtop.core.alerts.rule_set import default_rules, load_rule_set, rule_notices
+from jobtop.core.config import RETENTION_FIELDS, SETTINGS
 from jobtop.core.config_files import MAX_FILE_BYTES, UNTRUSTED_KEYS
 from jobtop.core.errors import JobtopError
 
@@ -32,6 +35,27 @@ cpu_hour = 1_000.5
 [keys]
 quit = ["x", "ctrl+c"]
 jobs.stop = "K"
+[[alert]]
+name = "job-memory-limit"
+above = "95%"
+steps = [{{after = "60m"}}, {{after = "2h", do = "stop"}}]
+message = "{{job}} uses {{value}} of {{limit.memory}}"
+filter = "name:train* tag:nightly"
+[[alert]]
+name = "soon"
+kind = "forecast"
+metric = "mem.used + 2 * mem.swap"
+limit = "min(limit.memory, 8GiB)"
+within = "10m"
+[[action]]
+name = "hook"
+type = "webhook"
+url = "env:HOOK"
+headers = {{a = "b"}}
+[alerts]
+off = ["io-wait"]
+actions = ["hook", "mail:a@example.org"]
+quiet_hours = "22:00-07:00"
 [[retention]]
 tag = "a=b"
 keep = "forever"
@@ -44,9 +68,18 @@ VALUES = (
 KEYS = (
     *(setting.key for setting in SETTINGS),
     *(f"alert.{name}" for name in ALERT_FIELDS),
+    *(f"action.{name}" for name in ("name", "type", "url", "command", "to", "headers", "port", "tls")),
     *(f"retention.{name}" for name in RETENTION_FIELDS),
     *("keys.quit", "keys.a.b.c", "x", "run", "a.b", '"".""', "alert", "retention", "keys"),
 )
+
+DEFAULT_RULES = default_rules()
+
+
+def acts(rule: Rule) -> bool:
+    """Whether a rule acts on its job."""
+    return any(step.do != "warn" for step in rule.steps)
+
 
 LARGE = (
     "a.",
@@ -75,7 +108,9 @@ def written(dice: random.Random) -> bytes:
         for _ in range(dice.randint(1, 6)):
             key, value = dice.choice(KEYS), dice.choice(VALUES)
             section, _, name = key.rpartition(".")
-            header = f"[[{section}]]" if section in ("alert", "retention") else f"[{section}]" if section else ""
+            header = (
+                f"[[{section}]]" if section in ("alert", "action", "retention") else f"[{section}]" if section else ""
+            )
             lines.append(dice.choice([f"{key} = {value}", f"{header}\n{name} = {value}", f"{name} = {value}"]))
         return "\n".join(lines).encode("utf-8", "surrogatepass")
     unit = dice.choice(
@@ -96,16 +131,20 @@ def test_no_file_does_more_than_it_may(tmp_path: Path, count: int) -> None:
         loaded = machine.load()  # without trust nothing is an error
         assert [loaded.value(key) for key in others] == [defaults.value(key) for key in others]
         assert (loaded.keys, loaded.retention) == ({}, ())
-        assert not any(alert.fields.get("actions") for alert in loaded.alerts)
-        assert len(loaded.notices) <= 2
-        assert all(len(notice) < 1000 for notice in loaded.notices)
+        found = load_rule_set(loaded)
+        assert found.actions == {}
+        assert not any(rule.actions or acts(rule) for rule in found.rules)
+        assert [rule for rule in found.rules if rule.origin == BUILT_IN] == [*DEFAULT_RULES]
+        notices = (*loaded.notices, *rule_notices(loaded))
+        assert len(notices) <= 3
+        assert all(len(notice) < 1000 for notice in notices)
         for key, value, origin in (*loaded.rows(), *loaded.ignored):
             assert key.isprintable()
             assert value.isprintable()
             assert origin
         machine.user_file.parent.mkdir(parents=True, exist_ok=True)
         machine.project_file.rename(machine.user_file)
-        machine.load().rows()
+        load_rule_set(machine.load())
 
     fuzz("configuration", written, check, count)
 
@@ -129,6 +168,6 @@ def test_no_trusted_file_variable_or_option_ends_in_another_error(tmp_path: Path
         machine.environ = {"HOME": machine.environ["HOME"]} | variables
         with suppress(JobtopError):
             machine.trust()
-        machine.load(*options).rows()
+        load_rule_set(machine.load(*options))
 
     fuzz("configuration", generate, check, count)

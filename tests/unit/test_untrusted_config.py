@@ -100,7 +100,7 @@ def test_what_is_wrong_in_a_file_that_is_not_trusted_is_a_notice_and_trust_refus
 ) -> None:
     machine.write(machine.project_file, toml)
     begun = time.process_time()
-    (notice,) = machine.load().notices
+    (notice,) = machine.all_notices()
     assert time.process_time() - begun < 1
     assert notice.startswith(str(machine.project_file))
     assert notice.isprintable()
@@ -111,31 +111,80 @@ def test_what_is_wrong_in_a_file_that_is_not_trusted_is_a_notice_and_trust_refus
 
 def test_of_an_alert_with_a_wrong_one_beside_it_the_right_one_counts(machine: Machine) -> None:
     machine.write(machine.project_file, HOOK + "[[alert]]\nname = 'x'\n[cost]\nkwh = 'x'\nco2_g_per_kwh = 1")
-    loaded = machine.load()
-    assert ([alert.name for alert in loaded.alerts], loaded.number("cost.co2_g_per_kwh")) == (["busy"], 1.0)
-    assert len(loaded.notices) == 2
+    assert [rule.name for rule in machine.own_rules()] == ["busy"]
+    assert machine.load().number("cost.co2_g_per_kwh") == 1.0
+    assert len(machine.all_notices()) == 3
 
 
 def test_actions_of_a_project_are_ignored_until_the_file_is_trusted(machine: Machine) -> None:
     machine.write(machine.project_file, HOOK)
     untrusted = machine.load()
-    assert untrusted.alerts[0].fields["actions"] == ()
+    assert machine.own_rules()[0].actions == ()
     assert ["alert.busy.actions" in notice for notice in untrusted.notices] == [True]
 
     machine.trust()
-    assert machine.load().alerts[0].fields["actions"] == ("webhook:https://example.org",)
+    assert machine.own_rules()[0].actions == ("webhook:https://example.org",)
     assert machine.load().notices == ()
 
     machine.write(machine.project_file, HOOK.replace("example", "evil"))
-    assert machine.load().alerts[0].fields["actions"] == ()
+    assert machine.own_rules()[0].actions == ()
 
 
 def test_an_alert_that_is_not_trusted_does_not_replace_one_of_the_user(machine: Machine) -> None:
     machine.write(machine.user_file, HOOK)
     machine.write(machine.project_file, "[[alert]]\nname = 'busy'\nmetric = 'cpu.percent'\nabove = 1e9")
     loaded = machine.load()
-    assert [alert.fields["above"] for alert in loaded.alerts] == [90.0]
+    assert [rule.above for rule in machine.own_rules()] == [90.0]
     assert ["alert.busy" in notice for notice in loaded.notices] == [True]
+
+
+def test_an_alert_that_is_not_trusted_does_not_change_one_of_jobtop(machine: Machine) -> None:
+    machine.write(machine.project_file, "[[alert]]\nname = 'host-memory'\nenabled = false")
+    assert (machine.rules().find("host-memory").is_enabled, machine.own_rules()) == (True, [])
+    assert ["host-memory" in notice for notice in machine.all_notices()] == [True]
+    machine.trust()
+    assert (machine.rules().find("host-memory").is_enabled, machine.all_notices()) == (False, ())
+
+
+ACTING = """
+[[alert]]
+name = "busy"
+metric = "cpu.percent"
+above = 90
+steps = [{after = "60m"}, {after = "90m", do = "stop"}]
+[[action]]
+name = "hook"
+type = "command"
+command = "/bin/sh"
+[alerts]
+actions = ["command:/bin/sh"]
+off = ["host-memory"]
+"""
+
+
+def test_nothing_that_is_not_trusted_acts(machine: Machine) -> None:
+    machine.write(machine.user_file, "[alerts]\nactions = ['bell']")
+    machine.write(machine.project_file, ACTING)
+    found = machine.rules()
+    busy = found.find("busy")
+    assert (busy.actions, busy.steps, busy.directory) == ((), (), str(machine.project))
+    assert found.find("host-memory").actions == ("bell",)
+    assert found.find("host-memory").is_enabled
+    assert set(found.actions) == {"bell"}
+    (notice,) = machine.all_notices()
+    assert all(key in notice for key in ("alert.busy.steps", "action", "alerts.actions", "alerts.off"))
+    machine.trust()
+    found = machine.rules()
+    assert [step.do for step in found.find("busy").steps] == ["warn", "stop"]
+    assert (found.find("busy").actions, found.find("host-memory").is_enabled) == (("command:/bin/sh",), False)
+    assert found.actions["hook"].type == "command"
+
+
+def test_of_many_rules_that_are_not_trusted_some_count(machine: Machine) -> None:
+    tables = [f"[[alert]]\nname = 'n{number}'\nmetric = 'mem.used'\nabove = 1\n" for number in range(100)]
+    machine.write(machine.project_file, "".join(tables))
+    assert len(machine.own_rules()) == 20
+    assert len(machine.all_notices()) == 1
 
 
 def test_config_lists_what_is_ignored(jobtop: Jobtop) -> None:
@@ -247,7 +296,7 @@ def test_a_fifo_in_the_directory_stops_no_verb(jobtop: Jobtop, verb: list[str]) 
 def test_a_project_cannot_bring_its_own_trust(machine: Machine) -> None:
     machine.write(machine.project_file, HOOK + '[store]\ndir = "."')
     trust(machine.project_file, machine.project, MAX_FILE_BYTES, lambda _: None)
-    assert machine.load().alerts[0].fields["actions"] == ()
+    assert machine.own_rules()[0].actions == ()
 
 
 def test_what_was_checked_is_what_is_trusted(machine: Machine) -> None:
@@ -257,9 +306,9 @@ def test_what_was_checked_is_what_is_trusted(machine: Machine) -> None:
         machine.write(machine.project_file, HOOK.replace("example", "evil"))
 
     trust(machine.project_file, machine.state, MAX_FILE_BYTES, change)
-    assert machine.load().alerts[0].fields["actions"] == ()
+    assert machine.own_rules()[0].actions == ()
     machine.write(machine.project_file, HOOK)
-    assert machine.load().alerts[0].fields["actions"] == ("webhook:https://example.org",)
+    assert machine.own_rules()[0].actions == ("webhook:https://example.org",)
 
 
 def test_trust_is_private_and_adds_to_what_was_trusted(machine: Machine) -> None:
@@ -278,9 +327,9 @@ def test_trust_is_private_and_adds_to_what_was_trusted(machine: Machine) -> None
 def test_a_damaged_record_of_trust_trusts_nothing_and_is_replaced(machine: Machine, content: str) -> None:
     machine.write(machine.project_file, HOOK)
     machine.write(machine.state / "trusted.json", content)
-    assert machine.load().alerts[0].fields["actions"] == ()
+    assert machine.own_rules()[0].actions == ()
     machine.trust()
-    assert machine.load().alerts[0].fields["actions"] != ()
+    assert machine.own_rules()[0].actions != ()
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o602])
@@ -288,7 +337,7 @@ def test_a_record_of_trust_that_all_can_write_trusts_nothing(machine: Machine, m
     machine.write(machine.project_file, HOOK)
     machine.trust()
     (machine.state / "trusted.json").chmod(mode)
-    assert machine.load().alerts[0].fields["actions"] == ()
+    assert machine.own_rules()[0].actions == ()
 
 
 @pytest.mark.parametrize("make", [fifo, zeros, sparse])
@@ -297,7 +346,7 @@ def test_a_record_of_trust_that_must_not_be_read_trusts_nothing(machine: Machine
     machine.state.mkdir(parents=True)
     assert callable(make)
     make(machine.state / "trusted.json")
-    assert machine.load().alerts[0].fields["actions"] == ()
+    assert machine.own_rules()[0].actions == ()
 
 
 def test_trusting_what_is_not_there_is_an_error(machine: Machine) -> None:

@@ -1,0 +1,172 @@
+"""The rules in force: those that come with jobtop, changed and extended by the configuration. Pure.
+
+A wrong rule is left out with one problem that names its file, field and the nearest valid name; the others stay.
+"""
+
+from __future__ import annotations
+
+from jobtop.core.alerts.action_tables import find_action, parse_action
+from jobtop.core.alerts.defaults import DEFAULTS
+from jobtop.core.alerts.model import BUILT_IN, Action, Rule, Severity
+from jobtop.core.alerts.rules import Place, merged_table, parse_rule
+from jobtop.core.errors import BadValue, ConfigError, did_you_mean
+from jobtop.core.record import fresh, record, replace
+from jobtop.core.units import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from jobtop.core.config import ActionTable, Alert, Config
+
+MAX_RULES = 300
+MAX_UNTRUSTED_RULES = 20
+MAX_NAME_LENGTH = 60
+
+
+@record
+class Problem:
+    """What is wrong in a table, in one line. `name` is the rule or action, `rule` whether it is a rule."""
+
+    name: str
+    text: str
+    origin: str
+    is_rule: bool = True
+
+
+@record
+class RuleSet:
+    """All rules, those that are switched off too, all actions by name or short form, and what was wrong."""
+
+    rules: tuple[Rule, ...]
+    actions: Mapping[str, Action] = fresh(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def in_force(self) -> tuple[Rule, ...]:
+        """The rules that are not switched off."""
+        return tuple(rule for rule in self.rules if rule.is_enabled)
+
+    def find(self, name: str) -> Rule:
+        """Return the rule of a name; BadValue names the nearest one."""
+        for rule in self.rules:
+            if rule.name == name:
+                return rule
+        shown = printable(name if len(name) <= MAX_NAME_LENGTH else name[: MAX_NAME_LENGTH - 1] + "…")
+        raise BadValue(f'no rule "{shown}"{did_you_mean(name, [rule.name for rule in self.rules])}')
+
+
+def load_rules(config: Config) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
+    """Return the rules in force, and what is wrong, a line each."""
+    found = load_rule_set(config)
+    return found.in_force, tuple(problem.text for problem in found.problems)
+
+
+def rule_notices(config: Config) -> tuple[str, ...]:
+    """Return one notice that names the first thing that is wrong, and how many more there are."""
+    _, problems = load_rules(config)
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return (f"{problems[0]}; ignored{more}",) if problems else ()
+
+
+def load_rule_set(config: Config) -> RuleSet:
+    """Merge the rules of jobtop with those of the files, and resolve the actions of each."""
+    problems: list[Problem] = []
+    actions = dict(_actions(config.actions, problems))
+    rules = _merged(config.alerts, problems)
+    off = config.texts("alerts.off")
+    for name in off:
+        if name not in rules:
+            hint = did_you_mean(name, rules)
+            shown = printable(name[:MAX_NAME_LENGTH])
+            origin = config.origin("alerts.off")
+            problems.append(Problem(name, f'{origin}: alerts.off: no rule "{shown}"{hint}', origin))
+    has_alerts = config.boolean("alerts.enabled")
+    found = []
+    for rule, is_trusted, gives_actions in rules.values():
+        if not has_alerts or rule.name in off:
+            rule = replace(rule, is_enabled=False)  # noqa: PLW2901
+        words = rule.actions if gives_actions else _usual_actions(rule, config) if is_trusted else ()
+        found.append(_with_actions(rule, words, actions, problems))
+    return RuleSet(tuple(found), actions, tuple(dict.fromkeys(problems)))
+
+
+def table_problems(alerts: Iterable[Alert], actions: Iterable[ActionTable]) -> list[str]:
+    """Return what is wrong in the tables of one file, a line each."""
+    problems: list[Problem] = []
+    _merged(alerts, problems)
+    dict(_actions(actions, problems))
+    return [problem.text for problem in problems]
+
+
+def default_rules() -> tuple[Rule, ...]:
+    """Return the rules that come with jobtop, unchanged."""
+    return tuple(rule for rule, _, _ in _merged((), []).values())
+
+
+def _merged(alerts: Iterable[Alert], problems: list[Problem]) -> dict[str, tuple[Rule, bool, bool]]:
+    """Return rules by name, each with whether it is trusted, and whether it names its actions.
+
+    A wrong table leaves the rule as weaker files have it.
+    """
+    tables: dict[str, Mapping[str, object]] = {str(table["name"]): table for table in DEFAULTS}
+    rules = {name: (parse_rule(table, Place(f"default {name}")), True, False) for name, table in tables.items()}
+    untrusted = 0
+    for alert in alerts:
+        known = tables.get(alert.name)
+        label = alert.label or f"{alert.origin}: alert.{printable(alert.name)}"
+        untrusted += not alert.is_trusted
+        if (refusal := _refusal(alert, known is not None, untrusted, len(rules))) is not None:
+            problems.append(Problem(alert.name, f"{label}: {refusal}", alert.origin))
+            continue
+        place = Place(label, alert.origin, alert.directory if known is None else None)
+        try:
+            rule = parse_rule(alert.fields, place, known)
+        except ConfigError as error:
+            problems.append(Problem(alert.name, str(error), alert.origin))
+            continue
+        merged = tables[alert.name] = merged_table(known, alert.fields)
+        rules[alert.name] = (rule, alert.is_trusted, "actions" in merged)
+    return rules
+
+
+def _refusal(alert: Alert, is_known: bool, untrusted: int, count: int) -> str | None:
+    """Return why a table is not even looked at."""
+    if not alert.is_trusted and is_known:
+        return "a file that is not trusted changes no other rule (jobtop config trust)"
+    if untrusted > MAX_UNTRUSTED_RULES and not alert.is_trusted:
+        return f"of a file that is not trusted, {MAX_UNTRUSTED_RULES} rules count (jobtop config trust)"
+    return f"there are more than {MAX_RULES} rules" if count >= MAX_RULES and not is_known else None
+
+
+def _usual_actions(rule: Rule, config: Config) -> tuple[str, ...]:
+    """Return the actions of a rule that names none."""
+    return () if rule.severity is Severity.INFO else config.texts("alerts.actions")
+
+
+def _with_actions(rule: Rule, words: Iterable[str], actions: dict[str, Action], problems: list[Problem]) -> Rule:
+    """Return a rule with the actions that exist; one that does not is a problem, and the rule works without it."""
+    kept = []
+    for word in words:
+        try:
+            action = find_action(word, actions, rule.origin)
+        except BadValue as error:
+            origin = (
+                "alerts.actions" if rule.origin == BUILT_IN else f"{rule.origin}: alert.{printable(rule.name)}.actions"
+            )
+            problems.append(Problem(rule.name, f"{origin}: {error}", rule.origin, is_rule=False))
+            continue
+        if action is not None:
+            actions[word] = action
+        kept.append(word)
+    return replace(rule, actions=tuple(kept))
+
+
+def _actions(tables: Iterable[ActionTable], problems: list[Problem]) -> Iterator[tuple[str, Action]]:
+    for table in tables:
+        try:
+            action = parse_action(table)
+        except ConfigError as error:
+            problems.append(Problem(table.name, str(error), table.origin, is_rule=False))
+        else:
+            yield action.name, action
