@@ -10,7 +10,7 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
-from jobtop.core.config import Config
+from jobtop.core.config import Config, shown_action
 from jobtop.core.config_files import trust_project
 from jobtop.core.errors import BadValue
 from jobtop.core.paths import PROJECT_CONFIG
@@ -24,8 +24,8 @@ from jobtop.core.units import printable
 def config(ctx: click.Context, style: str) -> int:
     """Print every setting, its value and where it came from.
 
-    The rules of [[retention]] and [[alert]] follow, and the parts of ./jobtop.toml that are ignored because it is not
-    trusted.
+    The rules of [[retention]] and [[alert]] and the actions follow, and the parts of ./jobtop.toml that are ignored
+    because it is not trusted.
     """
     if ctx.invoked_subcommand is not None:
         return 0
@@ -50,11 +50,20 @@ def rule_rows(settings: Config) -> Iterator[tuple[str, str, str]]:
     for rule in settings.retention:
         yield f"retention.{printable(rule.tag)}", printable(rule.text), rule.origin
     for alert in settings.alerts:
-        fields = {name: value for name, value in alert.fields.items() if name != "name"}
-        value = ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items())
+        fields = {name: field_text(name, value) for name, value in alert.fields.items() if name != "name"}
+        value = ", ".join(f"{name} = {text}" for name, text in fields.items())
         yield f"alert.{printable(alert.name)}", printable(value), alert.origin
+    for action in settings.actions:
+        yield f"action.{printable(action.name)}", printable(str(action.fields.get("type", action.name))), action.origin
     for key, value, origin in settings.ignored:
         yield f"ignored.{key}", value, origin
+
+
+def field_text(name: str, value: object) -> str:
+    """Return a field of a rule as text; the address of an action may be a secret and is not shown."""
+    if name == "actions" and isinstance(value, list | str):
+        value = [shown_action(str(word)) for word in (value.split(",") if isinstance(value, str) else value)]
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def table_row(row: tuple[str, Any, str]) -> tuple[str, str, str]:

@@ -120,12 +120,13 @@ def _merged(alerts: Iterable[Alert], problems: list[Problem]) -> dict[str, tuple
             problems.append(Problem(alert.name, f"{label}: {refusal}", alert.origin))
             continue
         place = Place(label, alert.origin, alert.directory if known is None else None)
+        fields = {"name": alert.name, **alert.fields}
         try:
-            rule = parse_rule(alert.fields, place, known)
+            rule = parse_rule(fields, place, known)
         except ConfigError as error:
             problems.append(Problem(alert.name, str(error), alert.origin))
             continue
-        merged = tables[alert.name] = merged_table(known, alert.fields)
+        merged = tables[alert.name] = merged_table(known, fields)
         rules[alert.name] = (rule, alert.is_trusted, "actions" in merged)
     return rules
 

@@ -9,12 +9,9 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from jobtop.core.config import Alert, Config
-from jobtop.core.metrics import find_metric
-from jobtop.core.text.metric_text import format_shown
 from jobtop.core.units import format_duration
 from jobtop.store.incidents import Incident
 from jobtop.tui.actions import ALERTS, APP, bindings
-from jobtop.tui.chart.axes import ago_words
 from jobtop.tui.data.incidents import Incidents, clock_time, glyph_of
 from jobtop.tui.data.rows import ListRows
 from jobtop.tui.palette import SEVERITY_GLYPHS, Tone
@@ -107,14 +104,8 @@ def rule_lines(config: Config | None) -> Iterator[Paragraph]:
 
 
 def rule_words(rule: Alert) -> str:
-    """A rule as text: `mem.used of a job above 3.7 GiB for 30s until 2.8 GiB`."""
-    fields = rule.fields
-    metric = find_metric(str(fields["metric"]))
-    words = [f"{metric.key} of a {fields.get('scope', 'job')}"]
-    levels = {side: level for side in ("above", "below") if isinstance(level := fields.get(side), float)}
-    words += [f"{side} {format_shown(metric, level)}" for side, level in levels.items()]
-    if isinstance(held := fields.get("for"), float):
-        words.append(f"for {ago_words(held)}")
-    if isinstance(clear := fields.get("clear"), float):
-        words.append(f"until {format_shown(metric, clear)}")
+    """A rule as it stands in its file: `mem.used of a job above 4GiB for 30s`."""
+    fields = {name: str(value) for name, value in rule.fields.items()}
+    words = [fields.get("metric", fields.get("kind", "")), f"of a {fields.get('scope', 'job')}"]
+    words += [f"{side} {fields[side]}" for side in ("above", "below", "for") if side in fields]
     return " ".join(words)
