@@ -15,6 +15,7 @@ from jobtop.core.alerts.model import BUILT_IN, Rule, RuleKind, Severity, Step
 from jobtop.core.alerts.rule_files import CHECK_SECONDS, RuleFiles
 from jobtop.core.alerts.rule_set import default_rules
 from jobtop.core.alerts.rules import Place, inactive_reason, parse_rule
+from jobtop.core.alerts.sending_times import sending_times
 from jobtop.core.errors import BadValue, ConfigError
 from jobtop.core.metrics import Scope, columns
 from jobtop.core.record import replace
@@ -306,3 +307,24 @@ def test_trust_given_later_takes_effect(machine: Machine) -> None:
     found = files.changed()
     assert found is not None
     assert found.find("a").actions == ("bell",)
+
+
+@pytest.mark.parametrize(
+    ("hours", "quiet", "loud"),
+    [
+        ("22:00-07:00", ("22:00", "23:59", "00:00", "06:59"), ("07:00", "21:59", "12:00")),
+        ("1:30-2:00", ("01:45",), ("02:00", "01:29")),
+    ],
+)
+def test_quiet_hours_may_pass_midnight(
+    machine: Machine, hours: str, quiet: tuple[str, ...], loud: tuple[str, ...]
+) -> None:
+    times = sending_times(machine.load(f"alerts.quiet_hours={hours}"))
+
+    def moment(clock: str) -> float:
+        return time.mktime(time.strptime(f"2026-02-03 {clock}", "%Y-%m-%d %H:%M"))
+
+    assert [times.is_quiet(moment(clock)) for clock in quiet] == [True] * len(quiet)
+    assert [times.is_quiet(moment(clock)) for clock in loud] == [False] * len(loud)
+    assert not sending_times(machine.load()).is_quiet(moment("03:00"))
+    assert (times.group_wait_seconds, times.repeat_seconds, times.give_up_seconds) == (30, 4 * 3600, 86400)
