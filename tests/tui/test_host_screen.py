@@ -14,11 +14,11 @@ from jobtop.core.series.drawing import Curve
 from jobtop.store.database import open_to_read
 from jobtop.tui.app import Options
 from jobtop.tui.chart.window import TimeWindow
-from jobtop.tui.data.host_reading import HostHistory, HostReading, LiveHost
+from jobtop.tui.data.host_reading import DeviceCurves, HostHistory, HostReading, LiveHost
 from jobtop.tui.data.slow_devices import SlowDevices
 from jobtop.tui.data.view import MachineView
 from jobtop.tui.screens.dashboard import Dashboard
-from jobtop.tui.screens.host import HostPane, HostScreen, across, band_lines, bands
+from jobtop.tui.screens.host import HostPane, HostScreen, across, band_lines, bands, fitting_window
 from jobtop.tui.screens.host_sections import sections
 from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.widgets.cells import width_of
@@ -74,6 +74,33 @@ def test_a_second_reading_adds_what_is_new_and_nothing_twice(recorded: Options, 
     lengths = [len(history.of_host().curves["mem.used"].times) for history in (before, after, fresh)]
     assert lengths == [40, 43, 43]
     assert after.of_host().curves["mem.used"].times == fresh.of_host().curves["mem.used"].times
+
+
+def test_a_fresh_screen_shows_a_short_time_until_there_is_more() -> None:
+    def known_for(seconds: float) -> HostHistory:
+        times = [1000.0 - seconds, 1000.0]
+        part = DeviceCurves(None, {"mem.used": Curve(find_metric("mem.used"), times, [1, 2])})
+        return HostHistory("atlas", (0.0, 1000.0), (part,))
+
+    assert fitting_window(HostHistory("atlas", (1000.0, 1000.0)), 1000.0).span == 60
+    assert [fitting_window(known_for(seconds), 1000.0).span for seconds in (2.0, 59.0, 61.0)] == [60, 60, 300]
+
+
+def test_a_window_that_the_user_chose_stays(home: Path) -> None:
+    record_host(home, count=40, seconds_ago=45)
+    paths = StatePaths(home, HERE)
+
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("h")
+        await visitor.shows("the last 1m")
+        await visitor.press("right_square_bracket")
+        await visitor.shows("the last 5m")
+        screen = visitor.console.screen
+        assert isinstance(screen, HostScreen)
+        await screen.read_history()
+        await visitor.shows("the last 5m")
+
+    visit(home, scene, (100, 30), Options([paths.store], own=paths))
 
 
 def test_a_window_in_the_past_has_only_its_own_time(recorded: Options) -> None:

@@ -38,7 +38,7 @@ NO_SAMPLES = (
     "No samples of this time.",
     "The host is recorded while a job runs: n runs one. ] shows a longer time.",
 )
-FIRST_WINDOW = TimeWindow(300.0)
+SHORT_WINDOW, FIRST_WINDOW = TimeWindow(60.0), TimeWindow(300.0)
 FASTEST_SECONDS, SLOWEST_SECONDS = 0.9, 5.0  # between two readings
 
 
@@ -200,6 +200,12 @@ def clock(moment: float) -> str:
     return time.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M", at)
 
 
+def fitting_window(history: HostHistory, now: float) -> TimeWindow:
+    """The window that a fresh screen shows: a short one as long as a long one would be almost empty."""
+    starts = [curve.times[0] for part in history.devices for curve in part.curves.values() if curve.times]
+    return FIRST_WINDOW if starts and now - min(starts) > (SHORT_WINDOW.span or 0.0) else SHORT_WINDOW
+
+
 class HostScreen(Page):
     """The screen of one host; the next store or host is a key away."""
 
@@ -208,7 +214,8 @@ class HostScreen(Page):
 
     def __init__(self, window: TimeWindow | None = None) -> None:
         super().__init__()
-        self.first_window = window or FIRST_WINDOW
+        self.first_window = window or SHORT_WINDOW
+        self._may_fit = window is None
         self.live = LiveHost()
         self.reading = HostReading()
         self.places: list[tuple[Path, str | None]] = []
@@ -280,6 +287,7 @@ class HostScreen(Page):
         if not self.places or not self.query(HostPane):
             return
         window, now, self.read_at = self.pane.window, self.now, time.monotonic()
+        window = FIRST_WINDOW if self.is_fitted else window
         store, _ = self.places[self.place]
         history = HostHistory(store.stem, (now, now))
         with suppress(StoreError, OSError):  # the line at the top names a store that cannot be read
@@ -289,7 +297,16 @@ class HostScreen(Page):
         if self.query(HostPane):
             end = now if window.end is None else window.end
             start = end - (window.span or LONGEST_SECONDS)
-            self.pane.history = self.live.joined(history, start, end) if self.is_own else history
+            history = self.live.joined(history, start, end) if self.is_own else history
+            if self.is_fitted:
+                self.first_window = self.pane.window = fitting_window(history, now)
+            self.pane.history = history
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the window is chosen by what there is: until the user chooses one."""
+        self._may_fit = self._may_fit and self.pane.window == self.first_window
+        return self._may_fit
 
     @property
     def now(self) -> float:
