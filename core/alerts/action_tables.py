@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobtop.core.alerts.actions.addresses import shown_word
 from jobtop.core.alerts.model import Action
 from jobtop.core.alerts.rule_fields import JOB_ACTIONS, job_action, one_of, rule_name
 from jobtop.core.config import boolean, duration, quoted, shown_action, text, texts
@@ -49,10 +50,12 @@ def headers(raw: object) -> dict[str, str]:
 
 
 def template(raw: object) -> object:
-    """Check that a template is a text or a table."""
-    if isinstance(raw, dict | list):
-        return raw
-    return text(raw)
+    """Check that a template is JSON, as text or as a table, with known placeholders."""
+    from jobtop.core.alerts.actions.payloads import check_template
+
+    if problem := check_template(raw if isinstance(raw, dict | list) else text(raw)):
+        raise BadValue(problem)
+    return raw
 
 
 def words(raw: object) -> object:
@@ -130,7 +133,7 @@ def find_action(word: str, actions: Mapping[str, Action], origin: str) -> Action
     """
     if word in actions:
         return actions[word]
-    kind, colon, value = word.partition(":")
+    kind, _, value = word.partition(":")
     if kind in JOB_ACTIONS:
         job_action(word)
         return None
@@ -146,7 +149,7 @@ def find_action(word: str, actions: Mapping[str, Action], origin: str) -> Action
     fields: dict[str, object] = {needed: value.strip()} if needed else {}
     if kind == "command":
         fields = {"command": (value.strip(),)}
-    return Action(word if colon else kind, kind, fields, origin)
+    return Action(shown_word(word), kind, fields, origin)  # the name is stored with each message
 
 
 def is_job_action(word: str, named: Collection[str] = ()) -> bool:

@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 from endpoints import MailServer, WebEndpoint, mail_server, web_endpoint
 
+from jobtop.core.alerts.action_tables import find_action
 from jobtop.core.alerts.actions import desktop
+from jobtop.core.alerts.actions.addresses import shown_word
 from jobtop.core.alerts.actions.delivery import DeliveryFailed
 from jobtop.core.alerts.actions.payloads import check_template
 from jobtop.core.alerts.actions.senders import MODULES, send
-from jobtop.core.alerts.actions.short_forms import short_action, shown_word
 from jobtop.core.alerts.message_text import from_json, plain, to_json
 from jobtop.core.alerts.model import Action, Message, Severity, State
 from jobtop.core.alerts.secrets import Secrets
@@ -287,15 +288,18 @@ def test_an_unknown_type_is_refused_for_good() -> None:
 
 
 def test_short_forms_are_actions_and_their_names_have_no_secret() -> None:
-    web = short_action(f"webhook:https://user:{SECRET}@hooks.example.org/services/{SECRET}?x={SECRET}", "config.toml")
+    web = find_action(
+        f"webhook:https://user:{SECRET}@hooks.example.org/services/{SECRET}?x={SECRET}", {}, "config.toml"
+    )
     assert web is not None
     assert (web.type, SECRET in str(web.fields["url"])) == ("webhook", True)
     assert web.name.startswith("webhook:https://hooks.example.org/…")
     assert SECRET not in web.name
     assert shown_word("webhook:https://h/a") != shown_word("webhook:https://h/b")
+    assert shown_word("webhook:https://h/\ud800")
+    assert shown_word("slack") == "slack"
     assert shown_word("webhook:env:NAME") == "webhook:env:NAME"
-    mail = short_action("mail:ada@example.org", "config.toml")
+    mail = find_action("mail:ada@example.org", {}, "config.toml")
     assert mail is not None
     assert mail.fields["to"] == "ada@example.org"
-    assert short_action("slack", "config.toml") is None
-    assert short_action("stop", "config.toml") is None
+    assert find_action("stop", {}, "config.toml") is None

@@ -13,6 +13,7 @@ READS_STORES = "list"  # takes --store
 VERBS = {
     "list": "listing:list_",
     "ack": "ack:ack",
+    "try-action": "try_action:try_action",
 }
 
 

@@ -13,9 +13,9 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from jobtop import __version__
+from jobtop.core.alerts.actions.addresses import shown_address
 from jobtop.core.alerts.actions.delivery import Deadline, DeliveryFailed, problem_text, text_field
 from jobtop.core.alerts.actions.payloads import payload
-from jobtop.core.alerts.actions.short_forms import shown_address
 from jobtop.core.units import printable
 
 TYPE_CHECKING = False

@@ -1,0 +1,59 @@
+"""`jobtop alerts try-action`: send a test message, to see whether an action works."""
+
+import time
+import uuid
+
+import click
+
+from jobtop.cli.app import App
+from jobtop.cli.completion import CompletionApp
+from jobtop.core.errors import ExitCode, JobtopError, UsageError
+from jobtop.core.units import printable
+
+
+def complete_action(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of configured actions that begin so; an empty list instead of an error."""
+    app = CompletionApp(ctx)
+    try:
+        return [table.name for table in app.config.actions if table.name.startswith(incomplete)]
+    except JobtopError:
+        return []
+    finally:
+        app.close()
+
+
+@click.command("try-action")
+@click.argument("name", shell_complete=complete_action)
+@click.pass_obj
+def try_action(app: App, name: str) -> int:
+    """Send a test message through an action, and say whether it was accepted; exit code 1 if not.
+
+    NAME is the name of an [[action]] table, or a short form such as bell or webhook:https://example.org/hook.
+    """
+    from jobtop.core.alerts.action_tables import find_action
+    from jobtop.core.alerts.actions.addresses import shown_word
+    from jobtop.core.alerts.actions.delivery import DeliveryFailed
+    from jobtop.core.alerts.actions.senders import send
+    from jobtop.core.alerts.actions.trial import trial_message
+    from jobtop.core.alerts.rule_set import load_rule_set
+    from jobtop.core.alerts.secrets import Secrets
+    from jobtop.core.state_files import make_state_dirs
+
+    found = load_rule_set(app.config)
+    for problem in found.problems:
+        if not problem.is_rule:
+            app.warn(problem.text)
+    action = find_action(name, found.actions, "the command line")
+    if action is None:
+        raise UsageError(f"{printable(name)} acts on a job; only actions that send messages can be tried")
+    if action.type == "log":
+        make_state_dirs(app.paths.names.root)
+    message = trial_message(str(uuid.uuid4()), app.paths.host, time.time())
+    shown = printable(shown_word(name))
+    try:
+        send(message, action, Secrets(app.environ), app.paths.names.log)
+    except DeliveryFailed as error:
+        app.warn(f"{shown}: not sent: {error.reason}")
+        return ExitCode.BAD_ANSWER
+    print(f"sent a test message to {shown}")
+    return ExitCode.OK
