@@ -1,0 +1,58 @@
+"""From a rule that fires to what an endpoint gets, by the configuration of a user."""
+
+import time
+from pathlib import Path
+
+import pytest
+from endpoints import web_endpoint
+
+from jobtop.core.alerts.model import State, Transition
+from jobtop.core.alerts.rule_set import load_rule_set
+from jobtop.core.config import load
+from jobtop.core.model import Limits, Status
+from jobtop.core.paths import StatePaths
+from jobtop.lifecycle.alerts.delivery import open_deliverer
+from jobtop.store.alerts.alert_rows import AlertStore
+from jobtop.store.alerts.outbox import Outbox
+from jobtop.store.database import Database
+from jobtop.store.jobs import Jobs
+from records import made_job
+
+SECRET = "T0KEN-s3cr3t-value"
+
+
+def test_a_stored_alert_reaches_the_address_of_a_short_form(
+    paths: StatePaths, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
+    with web_endpoint() as web:
+        (tmp_path / "config.toml").write_text(
+            '[[alert]]\nname = "full"\nmetric = "mem.used / limit.memory"\nabove = "90%"\n'
+            f'actions = ["webhook:{web.url(f"/{SECRET}")}"]\n'
+        )
+        user = tmp_path / "xdg/jobtop"
+        user.mkdir(parents=True)
+        (tmp_path / "config.toml").rename(user / "config.toml")
+        config = load((), {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "xdg")}, str(tmp_path))
+        found = load_rule_set(config)
+        rule = found.find("full")
+        action = found.actions[rule.actions[0]]
+        job = Jobs(database).insert(made_job(status=Status.RUNNING, limits=Limits(memory_bytes=8 * 2**30)))
+        assert job.seq is not None
+        now = time.time()
+        fired = Transition(rule, job.id, State.FIRING, now, now - 30, 0.92, "memory 92.0 % of its limit")
+        (alert,) = AlertStore(database).apply([fired], lambda _: job.seq or 0)
+        Outbox(database).add(
+            "key", rule.name, action.name, action.origin, State.FIRING, rule.severity, now, now + 30, [alert.id]
+        )
+        sender = open_deliverer(paths, config, lambda: found)
+        sender.wake()
+        assert sender.close(10.0) == 0
+        _, _, content = web.requests[0]
+    assert content["key"] == "key"
+    assert content["text"] == "memory 92.0 % of its limit"
+    assert content["command"].endswith("--memory 12G")
+    assert ["level", "90.0 %"] in content["table"]
+    assert content["job_ids"] == [job.id]
+    for file in Path(paths.names.root).iterdir():
+        assert not file.is_file() or SECRET.encode() not in file.read_bytes()
