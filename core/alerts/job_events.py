@@ -25,7 +25,7 @@ ENDS = {"gpu_unthrottled": "gpu_throttled", "gpu_found": "gpu_lost"}
 CALM_SECONDS = 600.0  # without another event of its kind, until the alert of an event without an end is resolved
 # The words for the end of a job, the most exact first: a rule on a later one is silent if one on an earlier one fires.
 OOM_KILLED, DISK_FULL = "oom_killed", "disk_full"
-END_WORDS = (OOM_KILLED, DISK_FULL, "timeout", "lost", "error", "failed")
+END_WORDS = (OOM_KILLED, DISK_FULL, "timeout", "lost", "error", "failed", "cancelled", "success")
 OOM_FLAGS = ("oom_killed", "over_limit")
 
 
@@ -102,7 +102,8 @@ def end_text(job: Job, word: str) -> str:
     what = {OOM_KILLED: "killed because memory ran out", DISK_FULL: "failed because a disk is full"}.get(word)
     if what is None:
         code = f" with exit code {job.exit_code}" if job.exit_code else ""
-        what = {"timeout": "timed out", "error": "could not start"}.get(word, f"{word}{code}")
+        words = {"timeout": "timed out", "error": "could not start", "success": "succeeded"}
+        what = words.get(word, f"{word}{code}")
     lasted = f" after {format_duration(job.duration_seconds)}" if job.duration_seconds is not None else ""
     because = f": {printable(job.reason)}" if job.reason else ""
     return f"{what}{lasted}{because}"

@@ -23,8 +23,8 @@ MAX_STEPS = 10
 JOB_ACTIONS = ("stop", "kill", "pause", "signal", "interval", "capture")
 WARN = "warn"
 EVENTS = (
-    *("success", "failed", "timeout", "cancelled", "error", "lost"),
-    *("oom_killed", "throttled", "limit_reached", "left_running", "disk_full", "gpu_lost", "gpu_throttled"),
+    *("failed", "timeout", "error", "lost", "oom_killed", "disk_full"),
+    *("success", "cancelled", "throttled", "gpu_lost", "left_running"),
 )
 # The figures of the record of a job that a deviation can be about, with what each is measured in.
 DEVIATION_FIGURES = {

@@ -35,11 +35,10 @@ if TYPE_CHECKING:
     Table = Mapping[str, object]
 
 JOB_SCOPES = (Scope.JOB, Scope.CONTAINER)
-MESSAGE_FIELDS = ("job", "id", "name", "value", "level", "rule", "host", "device", "elapsed")
+MESSAGE_FIELDS = ("job", "id", "name", "value", "level", "rule", "host", "device", "elapsed", "text")
 KIND_MESSAGE_FIELDS = {
     RuleKind.FORECAST: ("limit", "left"),
     RuleKind.DEVIATION: ("usual",),
-    RuleKind.EVENT: ("event", "reason"),
 }
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 COOLDOWN = "10m"
@@ -118,7 +117,8 @@ def inactive_reason(rule: Rule, supplied: Mapping[Scope, Collection[str]] | None
         return None
     here = supplied[rule.scope]
     if not here and rule.scope is not Scope.JOB:
-        return f"this machine has no {rule.scope} that can be read"
+        what = "GPU" if rule.scope is Scope.GPU else str(rule.scope)
+        return f"this machine has no {what} that can be read"
     wanted = [expression for expression in (rule.expression, rule.limit) if expression is not None]
     missing = [key for expression in wanted for key in supplying_keys(expression) if key not in here]
     return f"this machine does not supply {missing[0]}" if missing else None

@@ -232,7 +232,7 @@ def test_a_rule_on_what_the_machine_does_not_supply_is_inactive_and_says_why() -
     host = set(columns(Scope.HOST)) - {"io.pressure"}
     supplied = {Scope.HOST: host, Scope.GPU: set[str](), Scope.JOB: set(columns(Scope.JOB)) - {"gpu.util", "cpu.user"}}
     assert "io.pressure" in str(inactive_reason(by_name["io-pressure"], supplied))
-    assert "gpu" in str(inactive_reason(by_name["gpu-hot"], supplied))
+    assert "GPU" in str(inactive_reason(by_name["gpu-hot"], supplied))
     assert "gpu.util" in str(inactive_reason(by_name["gpu-idle"], supplied))
     assert inactive_reason(by_name["host-memory"], supplied) is None
     assert inactive_reason(by_name["job-failed"], supplied) is None

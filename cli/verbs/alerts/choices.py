@@ -10,8 +10,17 @@ from jobtop.store.alerts.alert_rows import AlertStore
 
 
 def complete_rule(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of rules that begin so."""
-    return []
+    """Return the names of rules that begin so; an empty list instead of an error."""
+    from jobtop.core.alerts.rule_set import load_rule_set
+
+    app = CompletionApp(ctx)
+    try:
+        found = load_rule_set(app.config).rules
+    except JobtopError:
+        return []
+    finally:
+        app.close()
+    return [rule.name for rule in found if rule.name.startswith(incomplete)]
 
 
 def complete_alert(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

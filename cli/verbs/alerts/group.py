@@ -12,6 +12,7 @@ READS_STORES = "list"  # takes --store
 # A verb of this group is one row: its module and its function. Help, docs and completion come from the function.
 VERBS = {
     "list": "listing:list_",
+    "rules": "rules:rules",
     "ack": "ack:ack",
     "try-action": "try_action:try_action",
 }

@@ -1,0 +1,136 @@
+"""`jobtop alerts rules`: every alert rule, its state, when it fires, and what it does then."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import click
+
+from jobtop.cli.app import App
+from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
+from jobtop.core.alerts.model import BUILT_IN, Rule
+from jobtop.core.alerts.rule_set import RuleSet, load_rule_set
+from jobtop.core.alerts.rules import inactive_reason
+from jobtop.core.alerts.supply import supplied_here
+from jobtop.core.config import Config, shown_action
+from jobtop.core.metrics import Scope
+from jobtop.core.model import SCHEMA_VERSION
+from jobtop.core.text.rule_text import condition_text
+from jobtop.core.units import ABSENT, format_duration, number_of
+
+ACTIVE, OFF, INACTIVE, WRONG = "active", "off", "inactive", "wrong"
+COLUMNS = (
+    TableColumn("RULE", widest=24),
+    TableColumn("STATE", widest=60),
+    TableColumn("FIRES WHEN", widest=76),
+    TableColumn("SEVERITY"),
+    TableColumn("ACTIONS", widest=30),
+    TableColumn("FROM", widest=60),
+)
+
+
+@click.command("rules")
+@format_options
+@click.pass_obj
+def rules(app: App, style: str) -> int:
+    """List all alert rules: those that come with jobtop, and those of your configuration.
+
+    A rule is active, off (switched off by you), inactive (this machine does not supply what it needs) or wrong. Wrong
+    rules are named on standard error. Of an action only its name or its type is shown, never an address.
+    """
+    records = [*rule_records(app.config)]
+    if style == "table":
+        print(table(COLUMNS, map(rule_row, records)))
+        states = [record["state"] for record in records]
+        print(
+            f"{number_of(len(records), 'rule')}, {states.count(ACTIVE)} active; jobtop config shows how to change one"
+        )
+    else:
+        print_records(style, records)
+    return 0
+
+
+def rule_records(config: Config) -> Iterator[dict[str, Any]]:
+    """Yield each rule as a record; a wrong table of its own name is one too."""
+    found = load_rule_set(config)
+    supplied = supplied_here(config.texts("monitor.without"))
+    for rule in found.rules:
+        yield rule_record(rule, found, config, supplied)
+    known = {rule.name for rule in found.rules}
+    for problem in found.problems:
+        if problem.is_rule and problem.name not in known:
+            blank = dict.fromkeys(rule_record(found.rules[0], found, config, None))
+            yield blank | {
+                "schema_version": SCHEMA_VERSION,
+                "name": problem.name,
+                "state": WRONG,
+                "reason": problem.text,
+                "origin": problem.origin,
+                "actions": [],
+                "steps": [],
+                "events": [],
+            }
+
+
+def rule_record(
+    rule: Rule, found: RuleSet, config: Config, supplied: Mapping[Scope, Collection[str]] | None
+) -> dict[str, Any]:
+    """Return a rule as a record for programs; of its actions only names and types."""
+    state, reason = state_of(rule, found, config, supplied)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "name": rule.name,
+        "state": state,
+        "reason": reason,
+        "kind": str(rule.kind),
+        "scope": str(rule.scope),
+        "severity": str(rule.severity),
+        "condition": condition_text(rule),
+        "metric": None if rule.expression is None else rule.expression.text,
+        "above": rule.above,
+        "below": rule.below,
+        "clear": rule.clear,
+        "for_seconds": rule.for_seconds,
+        "cooldown_seconds": rule.cooldown_seconds,
+        "limit": None if rule.limit is None else rule.limit.text,
+        "within_seconds": rule.within_seconds,
+        "window_seconds": rule.window_seconds,
+        "factor": rule.factor,
+        "events": list(rule.events),
+        "filter": rule.filter_text or None,
+        "directory": rule.directory,
+        "message": rule.message,
+        "remedy": rule.remedy,
+        "actions": [*map(shown_action, rule.actions)],
+        "steps": [{"after_seconds": step.after_seconds, "do": step.do} for step in rule.steps],
+        "origin": rule.origin,
+    }
+
+
+def state_of(
+    rule: Rule, found: RuleSet, config: Config, supplied: Mapping[Scope, Collection[str]] | None
+) -> tuple[str, str | None]:
+    """Return the state of a rule in one word, and why, if it is not just active."""
+    if not rule.is_enabled:
+        if not config.boolean("alerts.enabled"):
+            return OFF, "alerts.enabled is false"
+        return OFF, "alerts.off names it" if rule.name in config.texts("alerts.off") else "enabled is false"
+    problem = next((problem for problem in found.problems if problem.is_rule and problem.name == rule.name), None)
+    if problem is not None:  # the rule of a weaker file, or of jobtop, is in force
+        return ACTIVE, f"a change of it is wrong: {problem.text}"
+    reason = inactive_reason(rule, supplied)
+    return (ACTIVE, None) if reason is None else (INACTIVE, reason)
+
+
+def rule_row(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a rule as a row of the table."""
+    because = f": {record['reason']}" if record["reason"] else ""
+    steps = [f"{step['do']} after {format_duration(step['after_seconds'])}" for step in record["steps"]]
+    origin = "jobtop" if record["origin"] == BUILT_IN else record["origin"]
+    return (
+        record["name"],
+        f"{record['state']}{because}",
+        record["condition"] or ABSENT,
+        record["severity"] or ABSENT,
+        ", ".join([*record["actions"], *steps]) or ABSENT,
+        origin,
+    )
