@@ -78,6 +78,13 @@ def report(text: str) -> float:
     return seconds
 
 
+def severity(text: str) -> str:
+    """Check the severity of an alert."""
+    if text not in ("info", "warning", "critical"):
+        raise BadValue(f'"{printable(text)}" is not one of info, warning, critical')
+    return text
+
+
 @record
 class Option:
     """One option; a flag if it has no metavar. `parse` turns the text of a value into the value."""
@@ -134,6 +141,12 @@ RUN = (
     Option("--without", "What not to measure, such as pss,fds.", "LIST", setting("monitor.without")),
     Option("--no-monitor", "Take no samples: record only the totals."),
     Option("--report", "Print a [Resources] line to standard error at this interval.", "D", report),
+    Option(
+        "--fail-on",
+        "Exit with 1 if the job succeeds, but an alert of this severity or a worse one has fired.",
+        "info|warning|critical",
+        severity,
+    ),
     Option("--quiet", "Print no summary at the end."),
     Option("--record", "Write the finished record to this file as JSON.", "PATH"),
     Option("--verbose", "Print log lines to standard error too.", short="-v"),

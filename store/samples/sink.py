@@ -10,6 +10,7 @@ from functools import partial
 from jobtop.core.errors import StoreBusy, StoreReplaced
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.measure.newest_gpus import NewestGpus
+from jobtop.core.procfs import boot_id
 from jobtop.core.record import replace
 from jobtop.store.database import open_to_write
 from jobtop.store.files import is_network
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.sampler import Batch
     from jobtop.core.model import Job, Sample
     from jobtop.core.paths import StatePaths
+    from jobtop.store.alerts.alert_rows import StoredAlert
     from jobtop.store.database import Database
     from jobtop.store.samples.devices import DeviceRecord
     from jobtop.store.samples.named import NamedRecord
@@ -48,6 +50,7 @@ class StoreSink:
 
     With `are_recorded`, jobs are in the store before they are sampled: a job that is not was deleted. With `config`,
     the sink also prunes old jobs. `record_of` gives the current record of a job, for a store that was replaced.
+    `tell_of` gets the alerts with a new state, in the transaction that stores them.
     """
 
     def __init__(
@@ -57,9 +60,10 @@ class StoreSink:
         are_recorded: bool = False,
         config: Config | None = None,
         record_of: Callable[[str], Job | None] | None = None,
+        tell_of: Callable[[Database, list[StoredAlert]], None] | None = None,
     ) -> None:
         self.paths, self.network, self.are_recorded, self.config = paths, network, are_recorded, config
-        self.record_of = record_of
+        self.record_of, self.tell_of = record_of, tell_of
         self.lost: dict[str, float] = {}
         self.watched: Collection[str] = ()
         shared = is_network(paths.store) if network is None else network
@@ -137,7 +141,8 @@ class StoreSink:
     def _without_deleted_jobs(self, batch: Batch) -> Batch:
         kept = {name: [row for row in getattr(batch, name) if self._is_stored(row[0])] for name in BY_JOB}
         events = [row for row in batch.events if not isinstance(row[0], str) or self._is_stored(row[0])]
-        return replace(batch, **kept, events=events)
+        alerts = [row for row in batch.alerts if not isinstance(row.owner, str) or self._is_stored(row.owner)]
+        return replace(batch, **kept, events=events, alerts=alerts)
 
     def _keep(self, database: Database, rows: list[tuple[int, Sample]], batches: list[Batch]) -> None:
         if rows:
@@ -157,6 +162,8 @@ class StoreSink:
                 self._devices(database).append(batch.devices)
             if batch.events:
                 self._keep_events(database, batch)
+            if batch.alerts:
+                self._keep_alerts(database, batch)
 
     def _keep_events(self, database: Database, batch: Batch) -> None:
         """Write the events of jobs, and those of the host and of devices if this process records the host."""
@@ -174,6 +181,25 @@ class StoreSink:
                 for owner, at, kind, detail in batch.events
                 if not isinstance(owner, str)
             )
+
+    def _keep_alerts(self, database: Database, batch: Batch) -> None:
+        """Write the changes of alerts; those of the host and its devices if this process records the host."""
+        from jobtop.store.alerts.alert_rows import AlertStore
+
+        has_host = self._records_host and self.host.holds_lease()
+        changes = [change for change in batch.alerts if has_host or isinstance(change.owner, str)]
+        changed = AlertStore(database).apply(changes, self._seq)
+        if changed and self.tell_of is not None:
+            self.tell_of(database, changed)
+
+    def open_alerts(self, key: str | None) -> list[StoredAlert]:
+        """The alerts that an earlier engine left open: of a job, or without a key of the host and its devices."""
+        from jobtop.store.alerts.alert_rows import AlertStore
+
+        alerts = AlertStore(self._open())
+        if key is None:
+            return alerts.open_of_machine(boot_id())
+        return alerts.open_alerts(self._seqs[key]) if self._is_stored(key) else []
 
     def _keep_host(self, elapsed: float, before: HostSample, after: HostSample) -> None:
         from jobtop.core.measure.collectors.host.reading import host_detail, host_frame
@@ -300,4 +326,5 @@ def _job_keys(batches: list[Batch]) -> set[str]:
         keys.update(key for key, *_ in batch.snapshots)
         keys.update(key for key, *_ in batch.named)
         keys.update(owner for owner, *_ in batch.events if isinstance(owner, str))
+        keys.update(change.owner for change in batch.alerts if isinstance(change.owner, str))
     return keys
