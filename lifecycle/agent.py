@@ -21,11 +21,11 @@ from jobtop.core.model import Job, JobSpec, Status
 from jobtop.core.record import replace
 from jobtop.core.run.supervisor import AgentLaunch
 from jobtop.lifecycle import agent_lock
-from jobtop.lifecycle.ends import observation_in
+from jobtop.lifecycle.ends import judge_alerts, observation_in
 from jobtop.lifecycle.kinds.kind import Watched
 from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.lifecycle.queue_runner import Starter, contained, mistake
-from jobtop.lifecycle.reconcile import has_a_recorder, import_unrecorded, with_shim
+from jobtop.lifecycle.reconcile import has_a_recorder, import_unrecorded, record_end, with_shim
 from jobtop.lifecycle.start import kept_spec
 from jobtop.store import agents
 from jobtop.store.database import open_to_write
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.target import Target
     from jobtop.core.model import Identity
     from jobtop.core.paths import StatePaths
+    from jobtop.lifecycle.alerts.watching import AlertWatch
 
 LOOK_SECONDS = 0.2  # the longest sleep between two rounds
 REREAD_SECONDS = 1.0  # also without a reported change: SQLite does not report changes by this process itself
@@ -242,7 +243,7 @@ class Agent:
             still_runs = job.id in self.broken and job.shim is not None and is_alive(job.shim)
             if not still_runs and not has_a_recorder(self.paths, job):
                 with self._contained(job):
-                    kind_of(job).record_end(self.jobs, self.paths, job)
+                    record_end(self.jobs, self.paths, job, self.config)
 
     def _adopt(self, jobs: Iterable[Job]) -> None:
         """Start to record the jobs that no process records; a job that waits in the queue has no recorder yet."""
@@ -283,11 +284,13 @@ class Agent:
         kind = kind_of(job)
         target = kind.target(self.paths, job)
         if target is None:
-            kind.record_end(self.jobs, self.paths, job)
+            record_end(self.jobs, self.paths, job, self.config)
             return
         fd = open_pidfd(target.root.pid)
         alive = kind.is_alive(job)  # only now: while the descriptor is open, the pid is not reused
-        job = self.jobs.change(job.id, self._claimed) if alive else kind.record_end(self.jobs, self.paths, job)
+        job = (
+            self.jobs.change(job.id, self._claimed) if alive else record_end(self.jobs, self.paths, job, self.config)
+        )
         if alive and job.recorder == self.me:
             self._start_recording(job, target, fd)
         elif fd is not None:
@@ -338,12 +341,23 @@ class Agent:
             from jobtop.core.measure.collectors.processes import raise_descriptor_limit
 
             raise_descriptor_limit()
-            sink = StoreSink(self.paths, self.network, True, self.config, self._known)
-            engine = Engine(sink, chosen(self.config, None))
+            alerts = self._alert_watch()
+            tell_of = None if alerts is None else alerts.tell_of
+            sink = StoreSink(self.paths, self.network, True, self.config, self._known, tell_of)
+            engine = Engine(sink, chosen(self.config, None), alerts)
+            if alerts is not None:
+                alerts.connect(sink, engine.sampler)
             engine.start()
             self.engine = engine
             gc.freeze()
         return self.engine
+
+    def _alert_watch(self) -> AlertWatch | None:
+        if not self.config.boolean("alerts.enabled"):
+            return None
+        from jobtop.lifecycle.alerts.watching import AlertWatch
+
+        return AlertWatch(self.paths, self.config, self._known, is_interactive=self._is_interactive)
 
     def _known(self, job_id: str) -> Job | None:
         recording = self.recordings.get(job_id)
@@ -382,6 +396,7 @@ class Agent:
         with suppress(UnknownJob), self._contained(recording.job):  # it may have been deleted meanwhile
             watched = Watched(self._observed(recording), self.cost.leave(recording.job.id))
             done = kind_of(recording.job).record_end(self.jobs, self.paths, recording.job, watched)
+            judge_alerts(self.jobs, self.paths, recording.job, done, self.config)
             if done.status.ended:
                 self._log(*journal.outcome(done))
         self._stop_recording(recording)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import suppress
 
+from jobtop.core.config import load
+from jobtop.core.model import Status
 from jobtop.core.run import outcome
 from jobtop.store.jobs import Event
 
@@ -11,11 +15,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jobtop.core.config import Config
     from jobtop.core.measure.observation import Observation
     from jobtop.core.model import Job
+    from jobtop.core.paths import StatePaths
     from jobtop.core.run.facts import Started
     from jobtop.store.jobs import Jobs
 
+COMPARED_SECONDS = 5.0  # a shorter run is not compared with earlier ones
 LIMITED_SECONDS = 2.0  # a shorter run has too few samples to say what limited it
 
 
@@ -31,6 +38,24 @@ def end_events(before: Job, done: Job, last: float) -> tuple[Event, ...]:
         return (Event(last, "descendants_ended", {}),) if done.settled and not before.settled else ()
     ended = Event(done.end_time or time.time(), "exited", {"status": str(done.status), "reason": done.reason})
     return (ended, Event(ended.at, "left_running", {})) if "left_running" in done.flags else (ended,)
+
+
+def judge_alerts(jobs: Jobs, paths: StatePaths, before: Job, done: Job, config: Config | None = None) -> None:
+    """Judge a job that has just ended by the alert rules; a mistake there is logged, and changes nothing else."""
+    if before.status.ended or not done.status.ended or done.seq is None:
+        return
+    is_short = (done.duration_seconds or 0.0) < COMPARED_SECONDS
+    if done.status is Status.SUCCESS and is_short and not done.usage.samples:
+        return
+    from jobtop.core import journal
+
+    try:
+        from jobtop.lifecycle.alerts.ends import judge_end
+
+        judge_end(jobs, done, config if config is not None else load((), os.environ, os.getcwd()))
+    except Exception as error:  # noqa: BLE001 - a border: alerts never change how the end of a job is recorded
+        with suppress(OSError):
+            journal.write(paths.names.log, "ERROR", f"alerts of job {done.id[:8]}: {type(error).__name__}: {error}")
 
 
 def stored_observation(jobs: Jobs, job: Job) -> Callable[[Job], Job] | None:

@@ -22,6 +22,7 @@ from jobtop.core.record import replace
 from jobtop.core.run import outcome
 from jobtop.core.run.facts import read_started
 from jobtop.core.state_files import read_state_file, remove_directory, remove_file
+from jobtop.lifecycle.ends import judge_alerts
 from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.store.jobs import Event, Jobs, columns_of, event
 from jobtop.store.rows import check_job_columns
@@ -29,6 +30,8 @@ from jobtop.store.rows import check_job_columns
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from jobtop.core.config import Config
 
 
 RECORDER_SECONDS = 5.0  # a recorder that has not written the end of its job by then is stopped, or hangs
@@ -40,7 +43,14 @@ def reconcile(jobs: Jobs, paths: StatePaths, me: Identity | None = None) -> None
     import_unrecorded(jobs, paths)
     for job in jobs.unsettled(paths.host, not_recorded_by=me):
         if not has_a_recorder(paths, job):
-            kind_of(job).record_end(jobs, paths, job)
+            record_end(jobs, paths, job)
+
+
+def record_end(jobs: Jobs, paths: StatePaths, job: Job, config: Config | None = None) -> Job:
+    """Write how a job without a recorder ended, if it has ended, and judge its end by the alert rules."""
+    done = kind_of(job).record_end(jobs, paths, job)
+    judge_alerts(jobs, paths, job, done, config)
+    return done
 
 
 def has_a_recorder(paths: StatePaths, job: Job) -> bool:
@@ -60,7 +70,7 @@ def current(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
     if found.settled or not is_ours or has_a_recorder(paths, found):
         return found
     try:
-        return kind_of(found).record_end(jobs, paths, found)
+        return record_end(jobs, paths, found)
     except StoreUnavailable:  # the store cannot be written, or the disk is full
         return found
 

@@ -147,6 +147,18 @@ class Jobs:
             rows = connection.execute(sql, (json.dumps(list(seqs)),)).fetchall()
         return {job.seq: job for job in self.database.decode_rows(rows, job_from_row) if job.seq is not None}
 
+    def earlier_runs(self, job: Job, most: int) -> list[Job]:
+        """The newest jobs of the same name that succeeded before this one began, the newest first."""
+        began = job.start_time if job.start_time is not None else time.time()
+        # The inner query reads the index jobs_in_short alone.
+        sql = (
+            "SELECT * FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE name = CAST(? AS TEXT)"
+            " AND status = 'success' AND start_time < ? ORDER BY start_time DESC LIMIT ?) ORDER BY start_time DESC"
+        )
+        with self.database.reading() as connection:
+            rows = connection.execute(sql, (stored_text(job.name), began, most)).fetchall()
+        return self.database.decode_rows(rows, job_from_row)
+
     def select(self, query: Query) -> list[Job]:
         """The jobs of a query in its order; a row that cannot be read is replaced by the next one."""
         found: list[Job] = []

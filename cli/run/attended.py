@@ -8,7 +8,7 @@ import signal
 from jobtop.cli.app import App
 from jobtop.cli.failure import print_error
 from jobtop.cli.run.last_output import copy_output, print_last_output
-from jobtop.cli.run.launch import exit_code, print_outcome, report_outcome
+from jobtop.cli.run.launch import exit_code, failing_on, print_outcome, report_outcome
 from jobtop.cli.verbs.console import console_options
 from jobtop.cli.verbs.control import end_job
 from jobtop.core.errors import ExitCode
@@ -59,7 +59,7 @@ def run_in_console(app: App, supervisor: Supervisor, request: Request, options: 
         print_last_output(app, job)
     ended_job = Control(app.jobs(), app.paths, app.warn).finished(job)
     print_outcome(app, ended_job, options["record"], options["quiet"])
-    return code or outcome.exit_code(ended_job)
+    return failing_on(app, ended_job, code or outcome.exit_code(ended_job), options)
 
 
 def print_detached(job: Job) -> None:

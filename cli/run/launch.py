@@ -98,7 +98,17 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
         # A shell stops its loop or list only if the command died of SIGINT.
         signal.signal(stop_signal, signal.SIG_DFL)
         os.kill(os.getpid(), stop_signal)
-    return 128 + stop_signal if stop_signal is not None else exit_code(job, shim_report)
+    code = 128 + stop_signal if stop_signal is not None else exit_code(job, shim_report)
+    return failing_on(app, job, code, options)
+
+
+def failing_on(app: App, job: Job, code: int, options: dict[str, Any]) -> int:
+    """Return the exit code, which --fail-on may change."""
+    if options["fail_on"] is None:
+        return code
+    from jobtop.cli.run.fail_on import with_alerts
+
+    return with_alerts(app, job, code, options["fail_on"])
 
 
 def warn_of_misplaced_option(app: App, command: tuple[str, ...]) -> None:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from jobtop.core.measure.derive import Frame
     from jobtop.core.measure.engine import Engine
     from jobtop.core.model import Job
+    from jobtop.core.alerts.model import Transition
     from jobtop.core.run.facts import Started
+    from jobtop.lifecycle.alerts.watching import AlertWatch
     from jobtop.lifecycle.recorder import Recorder
 
 FLUSH_SECONDS = 1.0
@@ -32,6 +34,7 @@ class Monitoring:
         self.interval = app.config.interval("monitor.interval")
         self.started: Started | None = None
         self.engine: Engine | None = None
+        self.alerts: AlertWatch | None = None
 
     def begin(self) -> None:
         """Start sampling; called once the job has run for a moment."""
@@ -47,10 +50,20 @@ class Monitoring:
         config = self.app.config
         if (notice := shortage_notice(config)) is not None:
             self.app.warn(notice)
+        if config.boolean("alerts.enabled"):
+            from jobtop.lifecycle.alerts.watching import AlertWatch
+
+            self.alerts = AlertWatch(self.app.paths, config, lambda _: self.recorder.job, print_alert)
         sink = StoreSink(
-            self.app.paths, config.switch("store.network"), config=config, record_of=lambda _: self.recorder.job
+            self.app.paths,
+            config.switch("store.network"),
+            config=config,
+            record_of=lambda _: self.recorder.job,
+            tell_of=None if self.alerts is None else self.alerts.tell_of,
         )
-        engine = Engine(sink, chosen(config, self.interval))
+        engine = Engine(sink, chosen(config, self.interval), self.alerts)
+        if self.alerts is not None:
+            self.alerts.connect(sink, engine.sampler)
         report = print_report if self.report_seconds else None
         target = target_of(self.started, self.recorder.job.limits)
         engine.watch(self.job_id, target, report, self.report_seconds or 0.0)
@@ -76,6 +89,13 @@ class Monitoring:
         if self.engine is not None:
             self.engine.finish(self.job_id)
             self.engine.close(CLOSE_SECONDS)
+
+
+def print_alert(change: Transition) -> None:
+    """Print a line about an alert that has fired to standard error."""
+    from jobtop.core.units import printable
+
+    print_error(f"jobtop: {change.rule.severity} alert {printable(change.rule.name)}: {printable(change.text)}")
 
 
 def print_report(frame: Frame) -> None:

@@ -254,6 +254,17 @@ class AlertStore:
             touch_jobs(connection, [alert.job_seq for alert in found if alert.job_seq is not None])
         return found
 
+    def was_open_since(self, alert: StoredAlert, since: float) -> bool:
+        """Whether the owner of an alert had another alert of the same rule that was over only after a moment."""
+        with self.database.reading() as connection:
+            found = connection.execute(
+                "SELECT 1 FROM alerts JOIN alerts AS this ON this.id = ? WHERE alerts.id <> this.id"
+                " AND alerts.rule = this.rule AND alerts.job_seq IS this.job_seq AND alerts.host_seq IS this.host_seq"
+                " AND alerts.device_seq IS this.device_seq AND alerts.fired_at IS NOT NULL AND alerts.resolved_at >= ?",
+                (alert.id, since),
+            ).fetchone()
+        return found is not None
+
     def set_step(self, number: int, step: int) -> None:
         """Note how many steps of its rule an alert has taken."""
         with self.database.writing() as connection:

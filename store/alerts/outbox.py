@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
+    from jobtop.store.alerts.alert_rows import StoredAlert
     from jobtop.store.database import Database
 
 COLUMNS = (
@@ -168,6 +169,12 @@ class Outbox:
     def find(self, number: int) -> Outgoing | None:
         """The message with this id; None if there is none, or it cannot be read."""
         return next(iter(self._select("id = ?", (number,), "id")), None)
+
+    def about(self, alert: StoredAlert) -> list[Outgoing]:
+        """All messages about an alert, the oldest first."""
+        has_it = "EXISTS (SELECT 1 FROM json_each(members) WHERE value = ?)"
+        condition = f"rule = CAST(? AS TEXT) AND created_at >= ? AND json_valid(members) AND {has_it}"
+        return self._select(condition, (stored_text(alert.rule), alert.began_at, alert.id), "id")
 
     def unsent_count(self) -> int:
         """How many messages are neither sent nor given up."""

@@ -1,0 +1,246 @@
+"""Judges what an engine samples by the alert rules, and lets messages be sent and jobs be acted on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+
+from jobtop.core import journal
+from jobtop.core.alerts.evaluator import Evaluator
+from jobtop.core.alerts.model import OPEN_STATES, RuleKind, State, Transition
+from jobtop.core.errors import JobtopError, StoreError
+from jobtop.core.measure.collectors.host.reading import host_frame
+from jobtop.lifecycle.alerts.book import Book
+from jobtop.lifecycle.alerts.dispatch import Dispatch
+from jobtop.lifecycle.alerts.slow_keys import SlowKeys
+from jobtop.store.alerts.alert_rows import AlertStore
+from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Jobs
+from jobtop.store.output.logs import log_sizes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jobtop.core.alerts.model import Rule
+    from jobtop.core.config import Config
+    from jobtop.core.measure.sampler import Batch, Sampler
+    from jobtop.core.model import Job
+    from jobtop.core.paths import StatePaths
+    from jobtop.store.alerts.alert_rows import StoredAlert
+    from jobtop.store.database import Database
+    from jobtop.store.samples.sink import StoreSink
+
+SLOW_SECONDS = 10.0  # between two looks of rules that need a longer time to judge
+RULES_SECONDS = 2.0  # between two looks at the files of rules
+REMIND_SECONDS = 60.0
+PATIENCE_SECONDS = 5.0
+MOST_PAST = 20  # earlier runs of the same name
+
+
+class AlertWatch:
+    """What an engine calls with everything it samples, from its writer thread.
+
+    `job_of` gives the current record of a job. `on_fired` is called when an alert has fired.
+    """
+
+    def __init__(
+        self,
+        paths: StatePaths,
+        config: Config,
+        job_of: Callable[[str], Job | None],
+        on_fired: Callable[[Transition], None] | None = None,
+        is_interactive: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self.paths, self.config, self._job_of, self._on_fired = paths, config, job_of, on_fired
+        self.network = config.switch("store.network")
+        self.book = Book(config)
+        self.evaluator = Evaluator(self.book.rules)
+        self.dispatch = Dispatch(lambda: self.book, is_interactive)
+        self.delivery: Deliverer | None = None
+        self.sampler: Sampler | None = None  # to sample a job more often
+        self.sink: StoreSink | None = None
+        self._joined: dict[str, Job] = {}
+        self._leaving: deque[str] = deque()
+        self._stepping: dict[int, StoredAlert] = {}  # open alerts of rules with steps
+        self._sees_host = False
+        self._slow_keys = SlowKeys(paths, config.size("store.max_size"))
+        now = time.monotonic()
+        self._slow_due, self._rules_due, self._remind_due = now + SLOW_SECONDS, now + RULES_SECONDS, now
+        self._has_problem = False
+
+    def connect(self, sink: StoreSink, sampler: Sampler) -> None:
+        """Use the store and the sampler of the engine that calls this."""
+        self.sink, self.sampler = sink, sampler
+
+    def see(self, batch: Batch) -> Sequence[Transition]:
+        """Judge a batch; return the changes of alerts, to be stored with it."""
+        at, now = time.time(), time.monotonic()
+        self._perform_deeds()
+        while self._leaving:
+            self._joined.pop(key := self._leaving.popleft(), None)
+            self.evaluator.leave(key, at)  # its open alerts are resolved with the record of its end
+        changes = self._new_rules(now)
+        for key, _ in batch.samples:
+            if key not in self._joined:
+                self._join(key)
+        changes += self.evaluator.see_jobs(batch.samples, at)
+        changes += self._see_machine(batch, at)
+        for owner, moment, kind, detail in batch.events:
+            changes += self.evaluator.see_event(owner, kind, detail, moment)
+        if now >= self._slow_due:
+            self._slow_due = now + SLOW_SECONDS
+            changes += self._see_slow(at, now)
+        for change in changes:
+            if change.state is State.FIRING and self._on_fired is not None:
+                self._on_fired(change)
+        return changes
+
+    def leave(self, key: str) -> None:
+        """Judge a job no longer, from any thread."""
+        self._leaving.append(key)
+
+    def tell_of(self, database: Database, alerts: list[StoredAlert]) -> None:
+        """Let messages be sent about stored alerts with a new state; in the transaction that stores them."""
+        for alert in alerts:
+            rule = self.book.rule(alert.rule)
+            if alert.state not in OPEN_STATES:
+                self._stepping.pop(alert.id, None)
+            elif rule is not None and rule.steps:
+                self._stepping[alert.id] = alert
+        self.dispatch.tell_of(database, alerts)
+        if self.delivery is not None:
+            self.delivery.wake()
+
+    def _new_rules(self, now: float) -> list[Transition]:
+        if now < self._rules_due:
+            return []
+        self._rules_due = now + RULES_SECONDS
+        if not self.book.read_again():
+            return []
+        for problem in self.book.problems:
+            self._log("WARNING", problem)
+        return self.evaluator.set_rules(self.book.rules)
+
+    def _join(self, key: str) -> None:
+        job = self._job_of(key)
+        if job is None:
+            return
+        self._joined[key] = job
+        self.evaluator.join(job, self._open_transitions(key))
+        self._give_past(job)
+
+    def _give_past(self, job: Job) -> None:
+        """Tell the evaluator what earlier jobs of the same name used."""
+        if self.sink is not None and any(rule.kind is RuleKind.DEVIATION for rule in self.book.rules):
+            with suppress(StoreError):
+                past = self.sink.write(lambda database: Jobs(database).earlier_runs(job, MOST_PAST))
+                self.evaluator.set_past(job.id, past)
+
+    def _open_transitions(self, key: str | None) -> list[Transition]:
+        """The alerts that an earlier engine left open."""
+        if self.sink is None:
+            return []
+        found = []
+        for alert in self.sink.open_alerts(key):
+            rule = self.book.rule(alert.rule)
+            if rule is not None:
+                found.append(
+                    Transition(
+                        rule, alert.owner, alert.state, alert.fired_at or alert.began_at, alert.began_at, alert.value,
+                        alert.text, is_flapping=alert.is_flapping,
+                    )
+                )
+                if rule.steps:
+                    self._stepping[alert.id] = alert
+        return found
+
+    def _see_machine(self, batch: Batch, at: float) -> list[Transition]:
+        """Judge the host and its devices, if this engine records them."""
+        if batch.host is None and not batch.devices:
+            return []
+        if not self._sees_host:
+            self._sees_host = True
+            self.evaluator.resume(self._open_transitions(None))
+        changes: list[Transition] = []
+        if batch.host is not None:
+            _, before, after = batch.host
+            seconds = after.monotonic - before.monotonic
+            values = after.values | self._slow_keys.host | {"cpu.percent": host_frame(before, after).cpu.percent}
+            changes += self.evaluator.see_host(before.values, values, seconds, at)
+        for device, moment, readings in batch.devices:
+            changes += self.evaluator.see_device(device, moment, readings, at)
+        return changes
+
+    def _see_slow(self, at: float, now: float) -> list[Transition]:
+        """What is looked at every ten seconds: slow numbers, detectors, steps and reminders."""
+        changes: list[Transition] = []
+        directories = frozenset(job.cwd for job in self._joined.values())
+        has_disks = self._slow_keys.refresh(directories, now)
+        for key, job in self._joined.items():
+            extra: dict[str, float | None] = {"output.bytes": output_bytes(self.paths, job)}
+            if has_disks:
+                extra |= self._slow_keys.of_job(job.cwd)
+            changes += self.evaluator.see_extra(key, extra, at)
+        changes += self.evaluator.slow(at)
+        if self.sink is not None and (self._stepping or now >= self._remind_due):
+            self._remind_due = now + REMIND_SECONDS
+            with suppress(StoreError):  # the next look tries again
+                self.sink.write(lambda database: self._take_steps(database, at))
+        return changes
+
+    def _take_steps(self, database: Database, at: float) -> None:
+        """Take the steps of rules that are due, and remind of alerts that still fire."""
+        stored = AlertStore(database)
+        with database.writing():
+            for number in list(self._stepping):
+                alert = stored.find(number)
+                rule = None if alert is None else self.book.rule(alert.rule)
+                if alert is None or rule is None or not alert.is_open:
+                    del self._stepping[number]
+                elif alert.state is not State.PENDING:
+                    self._take_step(database, stored, rule, alert, at)
+            mine = [alert for alert in stored.open_alerts() if self._is_mine(alert)]
+            self.dispatch.remind(database, mine, at)
+
+    def _take_step(self, database: Database, stored: AlertStore, rule: Rule, alert: StoredAlert, at: float) -> None:
+        """Take the next step of a rule if its time has come; the first step is that the alert fires."""
+        following = max(1, alert.step)
+        if following < len(rule.steps) and at - alert.began_at >= rule.steps[following].after_seconds:
+            stored.set_step(alert.id, following + 1)
+            self.dispatch.take_step(database, rule, alert, rule.steps[following].do, at)
+
+    def _is_mine(self, alert: StoredAlert) -> bool:
+        return alert.job_id in self._joined if alert.job_id is not None else self._sees_host
+
+    def _perform_deeds(self) -> None:
+        """Do in a thread of its own what alerts do to their jobs: a signal may have to wait for the store."""
+        deeds, self.dispatch.deeds = self.dispatch.deeds, []
+        if deeds:
+            threading.Thread(target=self._perform, args=(deeds,), name="jobtop-deeds", daemon=True).start()
+
+    def _perform(self, deeds: list[tuple[str, str, str]]) -> None:
+        from jobtop.lifecycle.alerts.job_actions import JobActions
+
+        try:
+            database = open_to_write(self.paths, self.network, PATIENCE_SECONDS)
+        except JobtopError as error:
+            self._log("ERROR", f"alerts could not act on {len(deeds)} jobs: {error}")
+            return
+        set_interval = None if self.sampler is None else self.sampler.set_interval
+        actions = JobActions(database, self.paths, self.config.texts("run.redact"), set_interval)
+        for job_id, word, rule in deeds:
+            self._log("WARNING", f"alert {rule}: job {job_id[:8]}: {actions.perform(word, job_id, rule)}")
+        database.close()
+
+    def _log(self, level: str, text: str) -> None:
+        with suppress(OSError):
+            journal.write(self.paths.names.log, level, text)
+
+
+def output_bytes(paths: StatePaths, job: Job) -> float | None:
+    """How much output a job has written; None if that is not kept."""
+    sizes = [size for size in log_sizes(paths.job(job.id)) if size is not None]
+    return float(sum(sizes)) if sizes else None
