@@ -357,7 +357,7 @@ class Agent:
             return None
         from jobtop.lifecycle.alerts.watching import AlertWatch
 
-        return AlertWatch(self.paths, self.config, self._known, is_interactive=self._is_interactive)
+        return AlertWatch(self.paths, self.config, self._known)
 
     def _known(self, job_id: str) -> Job | None:
         recording = self.recordings.get(job_id)

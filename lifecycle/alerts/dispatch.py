@@ -42,7 +42,7 @@ class Dispatch:
                 if rule.kind is not RuleKind.EVENT:
                     plan.tell_of_end(alert)
             elif not stored.was_open_since(alert, now - rule.cooldown_seconds):
-                for word in book.action_words(rule):
+                for word in rule.actions:
                     self._do(plan, marks, rule, alert, word)
         plan.carry_out(book, now)
 
@@ -59,7 +59,7 @@ class Dispatch:
         book, marks, plan = self._book(), Marks(database), Plan(Outbox(database))
         if marks.is_muted(rule.name, alert.job_id, now):
             return
-        words = [word for word in book.action_words(rule) if not is_job_action(word)]
+        words = [word for word in rule.actions if not is_job_action(word)]
         for word in words if do == "warn" else [do, *words]:
             self._do(plan, marks, rule, alert, word)
         plan.carry_out(book, now)
@@ -101,14 +101,15 @@ class Plan:
     def carry_out(self, book: Book, now: float) -> None:
         """Add each group to a message of its rule that still waits for others, or add a new message."""
         for (rule, state, word), alerts in self._groups.items():
-            action = book.action(word)
-            if action is None:
+            named = book.action(word)
+            if named is None:
                 continue
+            name, origin = named.name, named.action.origin
             members = [alert.id for alert in alerts]
             waiting = (
                 message.id
                 for message in self.outbox.waiting(now)
-                if (message.rule, message.action, message.origin) == (rule, action.name, action.origin)
+                if (message.rule, message.action, message.origin) == (rule, name, origin)
                 and message.state is state
             )
             if any(self.outbox.append_members(number, members) for number in waiting):
@@ -116,11 +117,11 @@ class Plan:
             self.outbox.add(
                 key=str(uuid.uuid4()),
                 rule=rule,
-                action=action.name,
-                origin=action.origin,
+                action=name,
+                origin=origin,
                 state=state,
                 severity=max((alert.severity for alert in alerts), key=list(Severity).index),
                 created_at=now,
-                ready_at=now + (0.0 if action.type == LOG else book.group_seconds),
+                ready_at=now + (0.0 if named.action.type == LOG else book.group_seconds),
                 members=members,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -12,6 +13,7 @@ from jobtop.core.alerts.evaluator import Evaluator
 from jobtop.core.alerts.model import OPEN_STATES, RuleKind, State, Transition
 from jobtop.core.errors import JobtopError, StoreError
 from jobtop.core.measure.collectors.host.reading import host_frame
+from jobtop.core.run.interactive import takes_over_terminal
 from jobtop.lifecycle.alerts.book import Book
 from jobtop.lifecycle.alerts.dispatch import Dispatch
 from jobtop.lifecycle.alerts.slow_keys import SlowKeys
@@ -37,6 +39,7 @@ SLOW_SECONDS = 10.0  # between two looks of rules that need a longer time to jud
 RULES_SECONDS = 2.0  # between two looks at the files of rules
 REMIND_SECONDS = 60.0
 PATIENCE_SECONDS = 5.0
+NOTEBOOKS = frozenset({"jupyter", "jupyterlab", "notebook", "rstudio", "marimo", "code"})
 MOST_PAST = 20  # earlier runs of the same name
 
 
@@ -52,13 +55,12 @@ class AlertWatch:
         config: Config,
         job_of: Callable[[str], Job | None],
         on_fired: Callable[[Transition], None] | None = None,
-        is_interactive: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.paths, self.config, self._job_of, self._on_fired = paths, config, job_of, on_fired
         self.network = config.switch("store.network")
         self.book = Book(config)
         self.evaluator = Evaluator(self.book.rules)
-        self.dispatch = Dispatch(lambda: self.book, is_interactive)
+        self.dispatch = Dispatch(lambda: self.book, self._is_interactive)
         self.delivery: Deliverer | None = None
         self.sampler: Sampler | None = None  # to sample a job more often
         self.sink: StoreSink | None = None
@@ -113,6 +115,11 @@ class AlertWatch:
         self.dispatch.tell_of(database, alerts)
         if self.delivery is not None:
             self.delivery.wake()
+
+    def _is_interactive(self, key: str) -> bool:
+        """Whether a person works in a job: it is never ended by a rule."""
+        job = self._joined.get(key)
+        return job is not None and (takes_over_terminal(job.command) or not NOTEBOOKS.isdisjoint(program_names(job)))
 
     def _new_rules(self, now: float) -> list[Transition]:
         if now < self._rules_due:
@@ -238,6 +245,11 @@ class AlertWatch:
     def _log(self, level: str, text: str) -> None:
         with suppress(OSError):
             journal.write(self.paths.names.log, level, text)
+
+
+def program_names(job: Job) -> set[str]:
+    """The names of what a command may start: `python -m jupyter lab` starts jupyter."""
+    return {os.path.basename(word).partition("-")[0] for word in job.command[:4]}
 
 
 def output_bytes(paths: StatePaths, job: Job) -> float | None:

@@ -1,0 +1,76 @@
+"""The alert rules and actions of a configuration, as the engine and the end of a job use them."""
+
+from __future__ import annotations
+
+from jobtop.core.alerts.rule_files import RuleFiles
+from jobtop.core.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobtop.core.alerts.model import Action, Rule
+    from jobtop.core.alerts.rule_set import RuleSet
+    from jobtop.core.config import Config
+
+
+@record
+class NamedAction:
+    """An action under the name that the store has of it."""
+
+    name: str
+    action: Action
+
+
+class Book:
+    """Rules by name, actions by name; `read_again` notices changed files."""
+
+    def __init__(self, config: Config) -> None:
+        self._files = RuleFiles(config)
+        self._use(self._files.found)
+
+    def _use(self, found: RuleSet) -> None:
+        self.rules: Sequence[Rule] = found.in_force
+        self._by_name = {rule.name: rule for rule in self.rules}
+        self._actions = {word: NamedAction(stored_name(word), action) for word, action in found.actions.items()}
+        config = self._files.config
+        self.group_seconds = config.duration("alerts.group_wait")
+        self.repeat_seconds = config.duration("alerts.repeat")
+
+    @property
+    def config(self) -> Config:
+        """The configuration as it was last read."""
+        return self._files.config
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What is wrong in the files, a line each."""
+        return self._files.problems
+
+    def read_again(self) -> bool:
+        """Use the files as they are now; whether something has changed."""
+        found = self._files.changed()
+        if found is None:
+            return False
+        self._use(found)
+        return True
+
+    def rule(self, name: str) -> Rule | None:
+        """The rule of this name, if it is in force."""
+        return self._by_name.get(name)
+
+    def action(self, word: str) -> NamedAction | None:
+        """The action that a word of a rule or a name in the store means; None if it is not configured any more."""
+        if word in self._actions:
+            return self._actions[word]
+        return next((named for named in self._actions.values() if named.name == word), None)
+
+
+def stored_name(word: str) -> str:
+    """The name of an action in the store. An address in a short form may be a secret: only its digest is kept."""
+    kind, colon, _ = word.partition(":")
+    if not colon:
+        return word
+    from hashlib import sha256
+
+    return f"{kind}:{sha256(word.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
