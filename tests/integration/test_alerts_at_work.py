@@ -1,0 +1,145 @@
+"""Alerts from end to end: real jobs, the real agent, real endpoints on the loopback interface."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from endpoints import web_endpoint
+from running import ended, kill_if_alive, running, show
+from support import Jobtop, wait_for
+
+BUSY = ("python3", "-c", "import time\nend = time.monotonic() + {}\nwhile time.monotonic() < end: pass")
+WORKS = """
+[[alert]]
+name = "works"
+metric = "cpu.percent"
+above = 20
+severity = "{severity}"
+"""
+
+
+def configure(jobtop: Jobtop, text: str) -> Path:
+    file = jobtop.home / ".config/jobtop/config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def busy(seconds: float) -> list[str]:
+    return [*BUSY[:2], BUSY[2].format(seconds)]
+
+
+def alerts(jobtop: Jobtop, *options: str) -> list[dict[str, Any]]:
+    done = jobtop("alerts", "list", "--all", "--json", *options)
+    assert done.returncode == 0, done.stderr
+    shape = json.loads(done.stdout)
+    found: list[dict[str, Any]] = shape["alerts"] if isinstance(shape, dict) else shape
+    return found
+
+
+@pytest.mark.parametrize(("severity", "code"), [("warning", 0), ("critical", 1)])
+def test_a_run_prints_an_alert_that_fires_and_may_fail_on_it(jobtop: Jobtop, severity: str, code: int) -> None:
+    configure(jobtop, WORKS.format(severity=severity))
+    done = jobtop("run", "--interval", "0.2", "--fail-on", "critical", "--name", "it", "--", *busy(1.5))
+    assert done.returncode == code, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "alert works" in line]
+    assert len(lines) == 1
+    assert severity in lines[0] and "20" in lines[0]
+    (alert,) = [alert for alert in alerts(jobtop) if alert["rule"] == "works"]
+    assert (alert["state"], alert["severity"]) == ("resolved", severity)
+    kinds = [event["kind"] for event in show(jobtop, "it").get("events", [])]
+    assert not kinds or {"alert", "alert_resolved"} <= set(kinds)
+
+
+def test_a_job_that_fails_is_an_alert_and_its_open_ones_end(jobtop: Jobtop) -> None:
+    configure(jobtop, "")
+    assert jobtop("run", "--quiet", "--", "sh", "-c", "exit 3").returncode == 3
+    (alert,) = alerts(jobtop)
+    assert alert["rule"] == "job-failed"
+    assert "3" in alert["text"]
+    assert alert["state"] == "resolved"
+
+
+def test_many_jobs_that_trip_a_rule_become_one_message(jobtop: Jobtop) -> None:
+    with web_endpoint() as endpoint:
+        configure(
+            jobtop,
+            WORKS.format(severity="warning")
+            + f'actions = ["here"]\n[[action]]\nname = "here"\ntype = "webhook"\nurl = "{endpoint.url()}"\n'
+            + '[alerts]\ngroup_wait = "2s"\n[monitor]\ninterval = "0.2s"\n',
+        )
+        for number in range(4):
+            assert jobtop("submit", "--name", f"it-{number}", "--", *busy(1.0)).returncode == 0
+        for number in range(4):
+            ended(jobtop, f"name:it-{number}", 30)
+        assert wait_for(lambda: len(endpoint.requests) > 0, 30)
+        first = endpoint.requests[0][2]
+    assert len(alerts(jobtop)) == 4
+    told = [sorted(request[2]["job_ids"]) for request in endpoint.requests if request[2]["state"] == "firing"]
+    assert sum(map(len, told)) == 4
+    assert len(told) <= 2, "two at most: with two cores the jobs do not all run at once"
+    assert first["rule"] == "works"
+
+
+def test_an_alert_goes_on_when_the_engine_is_killed(jobtop: Jobtop) -> None:
+    configure(jobtop, WORKS.format(severity="warning"))
+    with running(jobtop, "--quiet", "--interval", "0.2", "--", *busy(60), reference="it") as run:
+        run.until(lambda: alerts(jobtop))
+        os.kill(run.pid, signal.SIGKILL)
+        run.process.wait()
+        wait_for(lambda: show(jobtop, "it")["monitor"], 10)
+        agent = wait_for(lambda: recorder_of(jobtop, "it"), 10)
+        samples = newest(jobtop, "it")
+        wait_for(lambda: newest(jobtop, "it") > samples + 1, 20)
+        (alert,) = alerts(jobtop)
+        assert alert["state"] == "firing"
+        assert jobtop("stop", "it").returncode == 0
+        ended(jobtop, "it", 20)
+    (alert,) = [alert for alert in alerts(jobtop) if alert["rule"] == "works"]
+    assert alert["state"] == "resolved"
+    kill_if_alive(agent)
+
+
+def recorder_of(jobtop: Jobtop, reference: str) -> int | None:
+    """The agent that has taken over, if it has."""
+    lock = next(iter(jobtop.state.glob("*.agent")), None)
+    text = "" if lock is None else lock.read_text().strip("\0 \n")
+    return int(text) if text.isdigit() and int(text) > 0 else None
+
+
+def newest(jobtop: Jobtop, reference: str) -> float:
+    lines = jobtop("metrics", reference, "--format", "jsonl").stdout.splitlines()
+    return float(json.loads(lines[-1])["elapsed"]) if lines else 0.0
+
+
+def test_a_rule_of_the_host_fires_once_with_two_engines(jobtop: Jobtop) -> None:
+    configure(jobtop, '[[alert]]\nname = "some"\nscope = "host"\nmetric = "mem.used"\nabove = 1\n')
+    with running(jobtop, "--quiet", "--", "sleep", "60", reference="one") as one:
+        with running(jobtop, "--quiet", "--", "sleep", "60", reference="two") as two:
+            one.until(lambda: alerts(jobtop), 20)
+            one.send(signal.SIGTERM)
+            one.end(10)
+            # The other engine takes over the host, and goes on with the alert.
+            since = newest(jobtop, "two")
+            two.until(lambda: newest(jobtop, "two") > since + 6, 20)
+            (alert,) = [alert for alert in alerts(jobtop) if alert["rule"] == "some"]
+            assert alert["state"] == "firing"
+
+
+@pytest.mark.parametrize("is_armed", [True, False])
+def test_a_rule_with_steps_stops_a_job_only_when_it_is_armed(jobtop: Jobtop, is_armed: bool) -> None:
+    configure(jobtop, WORKS.format(severity="warning") + 'steps = [{after = "0s"}, {after = "1s", do = "stop"}]\n')
+    if is_armed:
+        done = jobtop("alerts", "arm", "works")
+        assert done.returncode == 0, done.stderr
+    done = jobtop("run", "--quiet", "--interval", "0.2", "--name", "it", "--", *busy(16), timeout=60)
+    record = show(jobtop, "it")
+    if is_armed:
+        assert record["status"] == "cancelled"
+        assert "alert works" in record["reason"]
+    else:
+        assert record["status"] == "success"
