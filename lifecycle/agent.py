@@ -288,9 +288,7 @@ class Agent:
             return
         fd = open_pidfd(target.root.pid)
         alive = kind.is_alive(job)  # only now: while the descriptor is open, the pid is not reused
-        job = (
-            self.jobs.change(job.id, self._claimed) if alive else record_end(self.jobs, self.paths, job, self.config)
-        )
+        job = self.jobs.change(job.id, self._claimed) if alive else record_end(self.jobs, self.paths, job, self.config)
         if alive and job.recorder == self.me:
             self._start_recording(job, target, fd)
         elif fd is not None:

@@ -13,13 +13,14 @@ from jobtop.store.jobs import Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from jobtop.core.config import Config
     from jobtop.core.measure.observation import Observation
     from jobtop.core.model import Job
     from jobtop.core.paths import StatePaths
     from jobtop.core.run.facts import Started
+    from jobtop.store.alerts.alert_rows import StoredAlert
     from jobtop.store.jobs import Jobs
 
 COMPARED_SECONDS = 5.0  # a shorter run is not compared with earlier ones
@@ -40,22 +41,28 @@ def end_events(before: Job, done: Job, last: float) -> tuple[Event, ...]:
     return (ended, Event(ended.at, "left_running", {})) if "left_running" in done.flags else (ended,)
 
 
-def judge_alerts(jobs: Jobs, paths: StatePaths, before: Job, done: Job, config: Config | None = None) -> None:
-    """Judge a job that has just ended by the alert rules; a mistake there is logged, and changes nothing else."""
+def judge_alerts(
+    jobs: Jobs, paths: StatePaths, before: Job, done: Job, config: Config | None = None
+) -> Sequence[StoredAlert]:
+    """Judge a job that has just ended by the alert rules; a mistake there is logged, and changes nothing else.
+
+    Returns the alerts of the job that have changed.
+    """
     if before.status.ended or not done.status.ended or done.seq is None:
-        return
+        return ()
     is_short = (done.duration_seconds or 0.0) < COMPARED_SECONDS
     if done.status is Status.SUCCESS and is_short and not done.usage.samples:
-        return
+        return ()
     from jobtop.core import journal
 
     try:
         from jobtop.lifecycle.alerts.ends import judge_end
 
-        judge_end(jobs, done, config if config is not None else load((), os.environ, os.getcwd()))
+        return judge_end(jobs, done, config if config is not None else load((), os.environ, paths.names.root))
     except Exception as error:  # noqa: BLE001 - a border: alerts never change how the end of a job is recorded
         with suppress(OSError):
             journal.write(paths.names.log, "ERROR", f"alerts of job {done.id[:8]}: {type(error).__name__}: {error}")
+        return ()
 
 
 def stored_observation(jobs: Jobs, job: Job) -> Callable[[Job], Job] | None:

@@ -90,7 +90,7 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     if job.parent_id is not None and job.settled:
         supervisor.wait(SHIM_SECONDS)  # otherwise the outer job would see our shim as left running
     report_outcome(app, job, options["record"], options["quiet"])
-    monitoring.close()
+    monitoring.close(job)
     recorder.close()
     sweep_specs(app.paths, app.config.number("store.spec_days"))
     stop_signal = foreground.stop_signal(ended_at)

@@ -6,6 +6,8 @@ import gc
 
 from jobtop.cli.failure import print_error
 from jobtop.core.errors import StartError
+from jobtop.core.model import Status
+from jobtop.core.record import replace
 from jobtop.core.run import outcome
 
 TYPE_CHECKING = False
@@ -13,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobtop.cli.app import App
+    from jobtop.core.alerts.model import Transition
     from jobtop.core.measure.derive import Frame
     from jobtop.core.measure.engine import Engine
     from jobtop.core.model import Job
-    from jobtop.core.alerts.model import Transition
     from jobtop.core.run.facts import Started
     from jobtop.lifecycle.alerts.watching import AlertWatch
     from jobtop.lifecycle.recorder import Recorder
@@ -53,7 +55,7 @@ class Monitoring:
         if config.boolean("alerts.enabled"):
             from jobtop.lifecycle.alerts.watching import AlertWatch
 
-            self.alerts = AlertWatch(self.app.paths, config, lambda _: self.recorder.job, print_alert)
+            self.alerts = AlertWatch(self.app.paths, config, lambda _: self.recorder.job, print_change)
         sink = StoreSink(
             self.app.paths,
             config.switch("store.network"),
@@ -85,17 +87,34 @@ class Monitoring:
         observation = self.engine.conclude(self.job_id, FLUSH_SECONDS)
         return observation.of if observation is not None else None
 
-    def close(self) -> None:
+    def _judge_end(self, job: Job) -> None:
+        """Judge the end of the job by the alert rules, and print what is unusual about it."""
+        if self.started is None or self.recorder.jobs is None or not self.app.config.boolean("alerts.enabled"):
+            return
+        from jobtop.lifecycle.ends import judge_alerts
+
+        was_running = replace(job, status=Status.RUNNING)
+        for alert in judge_alerts(self.recorder.jobs, self.app.paths, was_running, job, self.app.config):
+            if alert.kind == "deviation" and alert.fired_at is not None:
+                print_alert(alert.severity, alert.rule, alert.text)
+
+    def close(self, job: Job) -> None:
+        """Judge how the job ended, and end sampling for good."""
+        self._judge_end(job)
         if self.engine is not None:
             self.engine.finish(self.job_id)
             self.engine.close(CLOSE_SECONDS)
 
 
-def print_alert(change: Transition) -> None:
+def print_change(change: Transition) -> None:
     """Print a line about an alert that has fired to standard error."""
+    print_alert(change.rule.severity, change.rule.name, change.text)
+
+
+def print_alert(severity: str, rule: str, text: str) -> None:
     from jobtop.core.units import printable
 
-    print_error(f"jobtop: {change.rule.severity} alert {printable(change.rule.name)}: {printable(change.text)}")
+    print_error(f"jobtop: {severity} alert {printable(rule)}: {printable(text)}")
 
 
 def print_report(frame: Frame) -> None:

@@ -31,7 +31,17 @@ if TYPE_CHECKING:
     from jobtop.core.model import Job
     from jobtop.lifecycle.queue import Queue
 
-FOREGROUND_ONLY = ("--no-ui", "--detach", "--pty", "--no-pty", "--report", "--fail-on", "--quiet", "--record", "--verbose")
+FOREGROUND_ONLY = (
+    "--no-ui",
+    "--detach",
+    "--pty",
+    "--no-pty",
+    "--report",
+    "--fail-on",
+    "--quiet",
+    "--record",
+    "--verbose",
+)
 
 
 def parse_start_time(text: str) -> float:

@@ -65,7 +65,10 @@ class Dispatch:
         plan.carry_out(book, now)
 
     def _do(self, plan: Plan, marks: Marks, rule: Rule, alert: StoredAlert, word: str) -> None:
-        """Plan a message, or what is done to the job. To end or pause a job needs `alerts arm`; interactive ones go on."""
+        """Plan a message, or what is done to the job.
+
+        A job is ended or paused only by a rule that a person has armed, and never if a person works in it.
+        """
         if not is_job_action(word):
             plan.tell(alert, State.FIRING, word)
         elif alert.job_id is not None:
@@ -109,8 +112,7 @@ class Plan:
             waiting = (
                 message.id
                 for message in self.outbox.waiting(now)
-                if (message.rule, message.action, message.origin) == (rule, name, origin)
-                and message.state is state
+                if (message.rule, message.action, message.origin) == (rule, name, origin) and message.state is state
             )
             if any(self.outbox.append_members(number, members) for number in waiting):
                 continue

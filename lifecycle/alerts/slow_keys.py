@@ -65,9 +65,7 @@ class SlowKeys:
             store = sum(file_disk_bytes(self.paths.names.store + end) for end in ("", "-wal"))
             host |= {"store.used": store + self._output_bytes, "store.limit": self.store_limit_bytes}
         self.host = host
-        self.disks = {
-            directory: space for directory in directories if (space := disk_space(directory)) is not None
-        }
+        self.disks = {directory: space for directory in directories if (space := disk_space(directory)) is not None}
 
 
 def output_bytes(jobs: str) -> int:

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from jobtop.core import journal
 from jobtop.core.alerts.evaluator import Evaluator
-from jobtop.core.alerts.model import OPEN_STATES, RuleKind, State, Transition
+from jobtop.core.alerts.model import OPEN_STATES, State, Transition
 from jobtop.core.errors import JobtopError, StoreError
 from jobtop.core.measure.collectors.host.reading import host_frame
 from jobtop.core.run.interactive import takes_over_terminal
@@ -19,7 +19,6 @@ from jobtop.lifecycle.alerts.dispatch import Dispatch
 from jobtop.lifecycle.alerts.slow_keys import SlowKeys
 from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.database import open_to_write
-from jobtop.store.jobs import Jobs
 from jobtop.store.output.logs import log_sizes
 
 TYPE_CHECKING = False
@@ -61,7 +60,7 @@ class AlertWatch:
         self.book = Book(config)
         self.evaluator = Evaluator(self.book.rules)
         self.dispatch = Dispatch(lambda: self.book, self._is_interactive)
-        self.delivery: Deliverer | None = None
+        self.on_messages: Callable[[], None] | None = None  # called when there may be something to send
         self.sampler: Sampler | None = None  # to sample a job more often
         self.sink: StoreSink | None = None
         self._joined: dict[str, Job] = {}
@@ -113,8 +112,8 @@ class AlertWatch:
             elif rule is not None and rule.steps:
                 self._stepping[alert.id] = alert
         self.dispatch.tell_of(database, alerts)
-        if self.delivery is not None:
-            self.delivery.wake()
+        if self.on_messages is not None:
+            self.on_messages()
 
     def _is_interactive(self, key: str) -> bool:
         """Whether a person works in a job: it is never ended by a rule."""
@@ -137,14 +136,6 @@ class AlertWatch:
             return
         self._joined[key] = job
         self.evaluator.join(job, self._open_transitions(key))
-        self._give_past(job)
-
-    def _give_past(self, job: Job) -> None:
-        """Tell the evaluator what earlier jobs of the same name used."""
-        if self.sink is not None and any(rule.kind is RuleKind.DEVIATION for rule in self.book.rules):
-            with suppress(StoreError):
-                past = self.sink.write(lambda database: Jobs(database).earlier_runs(job, MOST_PAST))
-                self.evaluator.set_past(job.id, past)
 
     def _open_transitions(self, key: str | None) -> list[Transition]:
         """The alerts that an earlier engine left open."""
@@ -156,8 +147,14 @@ class AlertWatch:
             if rule is not None:
                 found.append(
                     Transition(
-                        rule, alert.owner, alert.state, alert.fired_at or alert.began_at, alert.began_at, alert.value,
-                        alert.text, is_flapping=alert.is_flapping,
+                        rule,
+                        alert.owner,
+                        alert.state,
+                        alert.fired_at or alert.began_at,
+                        alert.began_at,
+                        alert.value,
+                        alert.text,
+                        is_flapping=alert.is_flapping,
                     )
                 )
                 if rule.steps:
@@ -175,7 +172,7 @@ class AlertWatch:
         if batch.host is not None:
             _, before, after = batch.host
             seconds = after.monotonic - before.monotonic
-            values = after.values | self._slow_keys.host | {"cpu.percent": host_frame(before, after).cpu.percent}
+            values = {**after.values, **self._slow_keys.host, "cpu.percent": host_frame(before, after).cpu.percent}
             changes += self.evaluator.see_host(before.values, values, seconds, at)
         for device, moment, readings in batch.devices:
             changes += self.evaluator.see_device(device, moment, readings, at)

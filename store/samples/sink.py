@@ -81,10 +81,10 @@ class StoreSink:
 
     def keep(self, batches: list[Batch]) -> None:
         """Write all batches in one transaction, or nothing."""
-        self._write(partial(self._keep_batches, batches))
+        self.write(partial(self._keep_batches, batches))
         self._kept_until.update((key, sample.elapsed) for batch in batches for key, sample in batch.samples)
 
-    def _write(self, write: Callable[[Database], T]) -> T:
+    def write(self, write: Callable[[Database], T]) -> T:
         """Write, and return what `write` returns; if the store was replaced, add the jobs to the new one and retry.
 
         Raises StoreReplaced if the store is replaced once more: the numbers of jobs are of a store that is gone.
@@ -210,12 +210,12 @@ class StoreSink:
 
     def may_record_host(self) -> bool:
         """Take or renew the lease of the host: one process records it. Return whether this process may."""
-        self._records_host = self._write(lambda _: self.host.lease(identify(os.getpid())))
+        self._records_host = self.write(lambda _: self.host.lease(identify(os.getpid())))
         return self._records_host
 
     def step(self) -> bool:
         """Do one unit of housekeeping; return whether there is more to do."""
-        return self._write(self._step)
+        return self.write(self._step)
 
     def _step(self, _: Database) -> bool:
         if not self._has_sealed_ended:
@@ -241,7 +241,7 @@ class StoreSink:
 
     def finish(self, key: str) -> None:
         """Seal all samples of a job that has ended."""
-        self._write(partial(self._finish, key))
+        self.write(partial(self._finish, key))
         for by_job in (self._kept_until, self.lost):
             by_job.pop(key, None)
 
