@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoints import web_endpoint
 
 from running import ended, kill_if_alive, running, show
 from support import Jobtop, wait_for
@@ -65,27 +64,6 @@ def test_a_job_that_fails_is_an_alert_and_its_open_ones_end(jobtop: Jobtop) -> N
     assert alert["state"] == "resolved"
 
 
-def test_many_jobs_that_trip_a_rule_become_one_message(jobtop: Jobtop) -> None:
-    with web_endpoint() as endpoint:
-        configure(
-            jobtop,
-            WORKS.format(severity="warning")
-            + f'actions = ["here"]\n[[action]]\nname = "here"\ntype = "webhook"\nurl = "{endpoint.url()}"\n'
-            + '[alerts]\ngroup_wait = "2s"\n[monitor]\ninterval = "0.2s"\n',
-        )
-        for number in range(4):
-            assert jobtop("submit", "--name", f"it-{number}", "--", *busy(1.0)).returncode == 0
-        for number in range(4):
-            ended(jobtop, f"name:it-{number}", 30)
-        assert wait_for(lambda: len(endpoint.requests) > 0, 30)
-        first = endpoint.requests[0][2]
-    assert len(alerts(jobtop)) == 4
-    told = [sorted(request[2]["job_ids"]) for request in endpoint.requests if request[2]["state"] == "firing"]
-    assert sum(map(len, told)) == 4
-    assert len(told) <= 2, "two at most: with two cores the jobs do not all run at once"
-    assert first["rule"] == "works"
-
-
 def test_an_alert_goes_on_when_the_engine_is_killed(jobtop: Jobtop) -> None:
     configure(jobtop, WORKS.format(severity="warning"))
     with running(jobtop, "--quiet", "--interval", "0.2", "--", *busy(60), reference="it") as run:
@@ -129,18 +107,3 @@ def test_a_rule_of_the_host_fires_once_with_two_engines(jobtop: Jobtop) -> None:
         two.until(lambda: newest(jobtop, "two") > since + 6, 20)
         (alert,) = [alert for alert in alerts(jobtop) if alert["rule"] == "some"]
         assert alert["state"] == "firing"
-
-
-@pytest.mark.parametrize("is_armed", [True, False])
-def test_a_rule_with_steps_stops_a_job_only_when_it_is_armed(jobtop: Jobtop, is_armed: bool) -> None:
-    configure(jobtop, WORKS.format(severity="warning") + 'steps = [{after = "0s"}, {after = "1s", do = "stop"}]\n')
-    if is_armed:
-        done = jobtop("alerts", "arm", "works")
-        assert done.returncode == 0, done.stderr
-    done = jobtop("run", "--quiet", "--interval", "0.2", "--name", "it", "--", *busy(16), timeout=60)
-    record = show(jobtop, "it")
-    if is_armed:
-        assert record["status"] == "cancelled"
-        assert "alert works" in record["reason"]
-    else:
-        assert record["status"] == "success"
