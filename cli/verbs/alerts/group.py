@@ -8,13 +8,14 @@ from jobtop.core.errors import VERB_LIKENESS, did_you_mean
 from jobtop.core.units import printable
 
 DEFAULT = "list"
-READS_STORES = "list"  # takes --store
+READS_STORES = ("list", "test")  # take --store
 # A verb of this group is one row: its module and its function. Help, docs and completion come from the function.
 VERBS = {
     "list": "listing:list_",
     "rules": "rules:rules",
     "ack": "ack:ack",
     "try-action": "try_action:try_action",
+    "test": "replay:test",
 }
 
 
@@ -29,7 +30,7 @@ class AlertVerbs(click.Group):
             return None
         module, _, function = VERBS[name].partition(":")
         command: click.Command = getattr(importlib.import_module(f"jobtop.cli.verbs.alerts.{module}"), function)
-        if name == READS_STORES:
+        if name in READS_STORES:
             from jobtop.cli.main import STORE_OPTION
 
             if STORE_OPTION not in command.params:
