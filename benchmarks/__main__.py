@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import breakdown
+from benchmarks.alerts import measure_alerts
 from benchmarks.console import measure_console
 from benchmarks.hosts import measure_hosts
 from benchmarks.imports import measure_imports
@@ -40,6 +41,7 @@ MEASURES: dict[str, tuple[Measure, int]] = {
     "output": (measure_output, 3),
     "storage": (measure_storage, 11),
     "ticks": (measure_ticks, 20),
+    "alerts": (measure_alerts, 20),
     "watching": (measure_watching, 3),
     "console": (measure_console, 9),
     "hosts": (measure_hosts, 7),

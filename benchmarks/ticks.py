@@ -18,6 +18,7 @@ from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.measure.sampler import Sampler
 from jobtop.core.measure.target import Target
 from jobtop.core.metrics import JOB_COLUMNS
+from jobtop.core.model import Sample
 
 PROCESSES, JOBS = 1000, 50
 FEW, ALL = 0.05, 1.0  # the share of processes that are active between two ticks
@@ -33,13 +34,14 @@ REQUIRED_COLUMNS = [
 
 
 class Watcher:
-    """A sampler of these jobs with its own clock, so that it is always due; samples are discarded."""
+    """A sampler of these jobs with its own clock, so that it is always due; `samples` are those of the last tick."""
 
     def __init__(self, shims: Sequence[int], budget: float | None = None) -> None:
         self.now = 0.0
         self.sampler = Sampler(lambda _: None, monotonic=lambda: self.now)
         self.sampler.budget = budget or self.sampler.budget
         self.complete_after: float | None = None
+        self.samples: list[tuple[str, Sample]] = []
         for number, shim in enumerate(shims):
             target = Target(identify(shim), time.clock_gettime(time.CLOCK_BOOTTIME))
             self.sampler.watch(str(number), target, interval=1.0)
@@ -47,7 +49,7 @@ class Watcher:
     def tick(self) -> float:
         """Run one tick over all jobs; return its CPU seconds."""
         begin = time.thread_time()
-        samples = self.sampler.tick().samples
+        samples = self.samples = self.sampler.tick().samples
         seconds = time.thread_time() - begin
         if len(samples) < len(self.sampler.watches):
             raise MeasurementError("a tick left jobs out")

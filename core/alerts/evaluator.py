@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     ByKey = Mapping[str, Number | None]
 
 LOOK_SECONDS = 10.0  # between two calls of `slow`
-LONGEST_STEP_SECONDS = (
-    30.0  # that the clock of the evaluator moves by at most: a suspended machine, a clock that is set
-)
+# The clock of the evaluator moves by this at most: the machine may have been suspended, or its clock set.
+LONGEST_STEP_SECONDS = 30.0
 LOST_SECONDS, FORGOTTEN_SECONDS = 300.0, 3600.0  # without a value of the host or a device
+SAME_AGAIN = 2  # repeats of the same values: the first one changes rates, which become 0
 SUSPENDED = "suspended"
 
 
@@ -84,6 +84,8 @@ class Evaluator:
             watch.members.add(job.id)
             if watch.detector is not None:
                 watch.detector.join(job)
+            if job.id in self._seen:
+                self._seen[job.id].repeats = 0  # so that its next sample is judged, even if it is the same again
         elif job.id in watch.members or job.id in watch.open:
             change = watch.leave(job.id, self._at, NOT_MEANT)
             return () if change is None else (change,)
@@ -134,11 +136,11 @@ class Evaluator:
     def see_jobs(self, samples: Sequence[tuple[str, Sample]], at: float) -> list[Transition]:
         """Judge samples of jobs by the rules on levels, and give the values to detectors that need all of them."""
         changes = self._begin(at)
-        rows = self._rows(samples)
+        rows, changed = self._rows(samples)
         by_job: dict[str, list[JobRow]] | None = None
         for watch in self._job_levels:
             assert watch.tripped is not None
-            tripped = watch.tripped(rows)
+            tripped = watch.tripped(rows if watch.reads_age else changed)
             if tripped or watch.open:
                 if by_job is None:
                     by_job = rows_by_job(rows)
@@ -147,8 +149,10 @@ class Evaluator:
             watch.feed_rows(rows)
         return changes
 
-    def _rows(self, samples: Sequence[tuple[str, Sample]]) -> list[JobRow]:
+    def _rows(self, samples: Sequence[tuple[str, Sample]]) -> tuple[list[JobRow], list[JobRow]]:
+        """Return the rows of all samples, and of those for which an expression may have another value than before."""
         rows: list[JobRow] = []
+        changed: list[JobRow] = []
         all_seen, now = self._seen, self._now
         for key, sample in samples:
             seen = all_seen.get(key)
@@ -158,8 +162,11 @@ class Evaluator:
                 seen = all_seen[key] = Seen(sample.elapsed, sample.values, now)
             else:
                 seen.update(sample.elapsed, sample.values, now)
-            rows.append((key, seen.after, seen.before, seen.seconds, seen.moment))
-        return rows
+            row = (key, seen.after, seen.before, seen.seconds, seen.moment)
+            rows.append(row)
+            if seen.repeats < SAME_AGAIN:
+                changed.append(row)
+        return rows, changed
 
     def see_extra(self, job_id: str, values: ByKey, at: float) -> list[Transition]:
         """Judge values of a job that are not in its samples, such as the space on the disk of its directory."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jobtop.core.alerts.detector import open_detector
 from jobtop.core.alerts.expression import Expression, compile_fed, compile_tripped, compile_value
+from jobtop.core.alerts.extra_keys import ELAPSED
 from jobtop.core.alerts.model import RuleKind, State, Transition
 from jobtop.core.alerts.state_machine import Judge, Track, Verdict, flapping_window
 from jobtop.core.measure.device import Device
@@ -56,6 +57,7 @@ class RuleWatch:
         self.expression = Expression("", ()) if rule.expression is None or is_figure else rule.expression
         self.is_level = rule.kind is RuleKind.LEVEL and rule.expression is not None and rule.level is not None
         self.is_slow = self.expression.is_slow
+        self.reads_age = ELAPSED in self.expression.keys
         is_by_key = not self.is_for_jobs or self.is_slow
         self._value = compile_value(self.expression, is_by_key=is_by_key)
         self._limit = None if rule.limit is None else compile_value(rule.limit, is_by_key=is_by_key)

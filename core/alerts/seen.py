@@ -17,20 +17,25 @@ def longest_gap(spacing_seconds: float) -> float:
 
 
 class Seen:
-    """The newest values of an owner, the ones before, and the time between them (0 if no rate is possible)."""
+    """The newest values of an owner, the ones before, and the time between them (0 if no rate is possible).
 
-    __slots__ = ("_next_gap", "after", "before", "gap", "moment", "seconds", "seen_at")
+    `repeats` is how often the values were the same object again: from the second time on, every expression without the
+    age of a job has the value that it had the time before.
+    """
+
+    __slots__ = ("_next_gap", "after", "before", "gap", "moment", "repeats", "seconds", "seen_at")
 
     def __init__(self, moment: float, values: Any, seen_at: float) -> None:
         self.moment, self.after, self.before, self.seconds = moment, values, values, 0.0
         self.gap = self._next_gap = longest_gap(0.0)
-        self.seen_at = seen_at
+        self.seen_at, self.repeats = seen_at, 0
 
     def update(self, moment: float, values: Any, seen_at: float) -> None:
         """Take the next values; a rate over a gap would be of a time in which the machine may have been suspended."""
         seconds = moment - self.moment
         gap = self.gap = self._next_gap
         is_usable = SHORTEST_SECONDS <= seconds <= gap
+        self.repeats = self.repeats + 1 if values is self.after and is_usable else 0
         self.before, self.after, self.seconds = self.after, values, seconds if is_usable else 0.0
         self._next_gap = longest_gap(seconds) if seconds <= gap else min(longest_gap(seconds), 2 * gap)
         self.moment, self.seen_at = moment, seen_at

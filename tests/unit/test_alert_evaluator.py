@@ -15,7 +15,7 @@ from jobtop.core.alerts.model import BUILT_IN, Rule, RuleKind, Severity, State, 
 from jobtop.core.alerts.state_machine import Verdict
 from jobtop.core.measure.device import Device
 from jobtop.core.metrics import Scope
-from jobtop.core.model import Job, Status
+from jobtop.core.model import Job, Sample, Status
 from jobtop.core.query.filter import parse as parse_filter
 from jobtop.core.record import replace
 
@@ -80,6 +80,48 @@ def test_a_rule_for_containers_leaves_other_jobs_out() -> None:
     evaluator = watching(rule(scope=Scope.CONTAINER), jobs=[job(first, kind="container"), job(second)])
     batch = [(key, sample(1.0, mem__used=101)) for key in (first, second)]
     assert names(evaluator.see_jobs(batch, NOON)) == [("much", first, FIRING)]
+
+
+IDLE = sample(1.0, mem__used=101, cpu__user=5.0, cpu__system=1.0).values
+
+
+def feed_idle(evaluator: Evaluator, seconds: range) -> list[tuple[State, float]]:
+    """Feed the samples of an idle job: all have the same values, in one object."""
+    return told(
+        change
+        for second in seconds
+        for change in evaluator.see_jobs([(FIRST_JOB, Sample(float(second), IDLE))], NOON + second)
+    )
+
+
+def test_idle_jobs_fire_and_resolve_like_others() -> None:
+    assert feed_idle(watching(rule(for_seconds=5.0)), range(1, 20)) == [(FIRING, 6.0)]
+    assert feed_idle(watching(rule("cpu.percent", below=1.0, for_seconds=5.0)), range(1, 20)) == [(FIRING, 7.0)]
+    assert feed_idle(watching(rule("elapsed", above=15.0)), range(1, 20)) == [(FIRING, 16.0)]
+    evaluator = watching(rule("cpu.percent", above=50.0))
+    busy = [(FIRST_JOB, sample(float(at), cpu__user=float(at), cpu__system=0.0)) for at in (1, 2)]
+    assert told(change for one in busy for change in evaluator.see_jobs([one], NOON)) == [(FIRING, 0.0)]
+    assert feed_idle(evaluator, range(3, 10)) == [(RESOLVED, 5.0)]
+
+
+def test_a_new_rule_judges_a_job_that_has_been_idle() -> None:
+    evaluator = watching(rule(name="other", above=1000.0))
+    assert feed_idle(evaluator, range(1, 20)) == []
+    evaluator.set_rules([rule(name="other", above=1000.0), rule()])
+    assert feed_idle(evaluator, range(20, 30)) == [(FIRING, 20.0)]
+
+
+def test_a_changed_rule_judges_a_job_that_has_been_idle() -> None:
+    evaluator = watching(rule(above=1000.0))
+    assert feed_idle(evaluator, range(1, 20)) == []
+    evaluator.set_rules([rule(above=100.0)])
+    assert feed_idle(evaluator, range(20, 30)) == [(FIRING, 20.0)]
+
+
+def test_a_rate_is_judged_again_after_a_gap_of_an_idle_job() -> None:
+    evaluator = watching(rule("cpu.percent", below=1.0, for_seconds=50.0))
+    assert feed_idle(evaluator, range(1, 20)) == []
+    assert feed_idle(evaluator, range(500, 560)) == [(PENDING, 526.0), (FIRING, 551.0)]
 
 
 def test_a_disabled_rule_is_silent() -> None:
