@@ -84,10 +84,10 @@ def action(verb: str, applies_to: Callable[[Job], bool]) -> Action:
     return Action(verb, lambda _, found: [job for job in found if applies_to(job)])
 
 
-def parse_words(app: App, words: Sequence[str]) -> Filter | None:
-    """Parse the arguments of a verb as a filter; None without any."""
+def parse_words(app: App, words: Sequence[str], in_memory: bool = False) -> Filter | None:
+    """Parse the arguments of a verb as a filter; None without any. With `in_memory` it is applied without a store."""
     line = line_of(words)
-    return with_prices(app, parse(line, time.time())) if line else None
+    return with_prices(app, parse(line, time.time(), in_memory=in_memory)) if line else None
 
 
 def with_prices(app: App, wanted: Filter) -> Filter:

@@ -11,9 +11,11 @@ from functools import lru_cache
 from jobtop.core.errors import RowDamaged
 from jobtop.core.model import AT_WORK, BEAT_SECONDS, MISSED_BEATS
 from jobtop.core.query.conditions import (
+    ALERTS,
     Condition,
     ContainsText,
     Filter,
+    HasAlert,
     IsOneOf,
     JoinedWords,
     MatchesPattern,
@@ -26,6 +28,7 @@ from jobtop.store.costs import JOB_COST, JOB_ENERGY
 from jobtop.store.jobs import BEGIN_TIME, LIVE_STATUSES, SEQ_IN_LIST, placeholders, sql_list
 from jobtop.store.query_sql import columns_of_jobs
 from jobtop.store.rows import parse_mapping, parse_texts
+from jobtop.store.schema import has_tables_of
 from jobtop.store.search import candidates
 
 TYPE_CHECKING = False
@@ -54,6 +57,7 @@ JSON_FIELDS: dict[str, Callable[[Any], Any]] = {
     "params": lambda text: parse_mapping(text, "params"),
     "tags": lambda text: parse_mapping(text, "tags"),
 }
+ALERTS_SINCE_VERSION = 10  # of the schema
 CACHED_RESULTS = 10_000
 # A command is stored as a JSON list in ASCII. If that JSON has no escapes, plain text is in it exactly when it is in
 # the command; plain text has no blanks, quotes, commas, brackets or wildcards. So LIKE decides for most commands, and
@@ -70,6 +74,8 @@ def filter_terms(connection: sqlite3.Connection, wanted: Filter) -> Iterator[lis
     """The conditions of a filter as SQL; the functions they call are registered until the context ends."""
     functions: list[Function] = []
     stored = columns_of_jobs(connection)
+    if has_tables_of(connection, ALERTS_SINCE_VERSION):
+        stored |= {ALERTS}
     terms = [_term(_known(condition, stored), wanted, functions) for condition in wanted.conditions]
     for number, function in enumerate(functions):
         connection.create_function(_function_name(number), 1, function, deterministic=True)
@@ -105,6 +111,8 @@ def _term(condition: Condition, wanted: Filter, functions: list[Function]) -> Te
 
 def _part(field: str, tests: list[Test], wanted: Filter, functions: list[Function]) -> Term:
     """Whether a field passes at least one of some tests."""
+    if field == ALERTS:
+        return _alert_part([test for test in tests if isinstance(test, HasAlert)])
     match field, *tests:
         # The plus keeps SQLite from the index by this number, which lacks other columns; another has them all.
         case _, NumberComparison() | NumberRange() as test:
@@ -129,6 +137,29 @@ def _part(field: str, tests: list[Test], wanted: Filter, functions: list[Functio
         case [JoinedWords(ContainsText(text) | MatchesPattern(text) | IsOneOf((text,)))]:
             return f"CASE WHEN {HAS_ESCAPE} OR {LIKE} THEN {call} END", [_like_pattern(_plain_part(text))]
     return call, []
+
+
+def _alert_part(tests: list[HasAlert]) -> Term:
+    """Whether a job has one of some alerts; the list of such jobs is read once, since few jobs have alerts."""
+    conditions: list[str] = []
+    values: list[Any] = []
+    for test in tests:
+        match test:
+            case HasAlert(state=str(state)):
+                conditions.append("state = ?")
+                values.append(state)
+            case HasAlert(severity=str(severity)):
+                conditions.append("(severity = ? AND fired_at IS NOT NULL)")
+                values.append(severity)
+            case HasAlert(rule=MatchesPattern(pattern)):
+                conditions.append("(rule GLOB CAST(? AS TEXT) AND fired_at IS NOT NULL)")
+                values.append(pattern.replace("[", "[[]"))
+            case HasAlert(rule=IsOneOf(names)):
+                conditions.append(f"(rule IN ({', '.join(['CAST(? AS TEXT)'] * len(names))}) AND fired_at IS NOT NULL)")
+                values += names
+            case _:
+                conditions.append("fired_at IS NOT NULL")
+    return f"seq IN (SELECT job_seq FROM alerts WHERE job_seq IS NOT NULL AND ({' OR '.join(conditions)}))", values
 
 
 def _comparison(value: str, test: NumberComparison | NumberRange) -> Term:

@@ -47,6 +47,7 @@ REMOVED, UNREADABLE = "(removed)", "(unreadable)"
 SEQ_BITS = 48
 TEXT_KEYS = ("host", "user", "status")
 VOCABULARY_JOBS = 1000
+ALERTS_SINCE_VERSION = 10  # of the schema
 WORD_COLUMNS = ("name", "tool", "host", "user", "script")
 PAIR_COLUMNS = {"tag": "tags", "param": "params"}
 
@@ -253,7 +254,17 @@ def vocabulary(database: Database) -> dict[str, list[str]]:
     }
     flags = database.decode_rows((row["flags"] for row in rows), lambda text: parse_texts(text, "flags"))
     known["flag"] = dict.fromkeys(chain.from_iterable(flags))
+    known["alert"] = dict.fromkeys(_rules_with_alerts(database))
     return {key: list(words) for key, words in known.items()}
+
+
+def _rules_with_alerts(database: Database) -> list[str]:
+    """The rules of the newest alerts."""
+    with database.reading() as connection:
+        if not has_tables_of(connection, ALERTS_SINCE_VERSION):
+            return []
+        sql = "SELECT rule FROM alerts ORDER BY id DESC LIMIT ?"
+        return [row[0] for row in connection.execute(sql, (VOCABULARY_JOBS,)) if type(row[0]) is str]
 
 
 def merge_vocabularies(vocabularies: Iterable[dict[str, list[str]]]) -> dict[str, list[str]]:

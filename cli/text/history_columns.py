@@ -20,6 +20,7 @@ from jobtop.core.query.conditions import as_text, tag_text
 from jobtop.core.record import record
 from jobtop.core.text.cost_text import co2_text, energy_text, money_text
 from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent, printable
+from jobtop.store.alerts.alert_rows import AlertCounts, AlertStore
 from jobtop.store.jobs import Jobs
 
 NO_JOB = Job(NO_ID, "", (), "", "", "", Status.UNKNOWN)
@@ -146,6 +147,18 @@ def _cost(app: App, _store: Jobs, job: Job) -> str:
     return money_text(cost.money, cost.currency, cost.is_money_estimate)
 
 
+def alert_counts(store: Jobs, job: Job) -> AlertCounts | None:
+    """Return how many alerts of a job have fired; None if none has."""
+    return None if job.seq is None else AlertStore(store.database).counts_by_job([job.seq]).get(job.seq)
+
+
+def _alerts(_app: App, store: Jobs, job: Job) -> str:
+    from jobtop.cli.text.alert_lines import GLYPHS
+
+    counts = alert_counts(store, job)
+    return ABSENT if counts is None else f"{GLYPHS[counts.severity]}{counts.fired}"
+
+
 def _pairs(pairs: Mapping[str, Any]) -> str:
     return " ".join(f"{key}={as_text(value)}" for key, value in pairs.items())
 
@@ -198,6 +211,7 @@ def _columns() -> dict[str, HistoryColumn]:
         "time": HistoryColumn("time", "duration_seconds", TableColumn("TIME", right=True), _time),
         "exit": HistoryColumn("exit", "exit_code", TableColumn("EXIT", right=True), _exit),
         "signal": HistoryColumn("signal", "signal", TableColumn("SIGNAL"), _signal),
+        "alerts": HistoryColumn("alerts", "alerts", TableColumn("ALERTS", right=True), _alerts),
         "energy": HistoryColumn("energy", "cost.energy_joules", TableColumn("ENERGY", right=True), _energy),
         "co2": HistoryColumn("co2", "cost.co2_grams", TableColumn("CO2", right=True), _co2),
         "cost": HistoryColumn("cost", "cost.money", TableColumn("COST", right=True), _cost),

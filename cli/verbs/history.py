@@ -10,6 +10,7 @@ from jobtop.cli.text.history_columns import (
     COLUMNS,
     NO_RECORD,
     HistoryColumn,
+    alert_counts,
     columns_text,
     default_columns,
     parse_columns,
@@ -106,6 +107,11 @@ def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], *
     found = app.fleet.select(query, page_after) if app.has_history() or page_after is not None else []
     if columns and style == "csv":
         rows = [job_json(app, store, job) for store, job in found]
+        if any(one.name == "alerts" for one in columns):
+            counts = [alert_counts(store, job) for store, job in found]
+            rows = [
+                row | {"alerts": 0 if count is None else count.fired} for row, count in zip(rows, counts, strict=True)
+            ]
         print_records(style, [{one.name: one.value(row) for one in columns} for row in rows], empty=names_of(columns))
     elif style != "table":
         print_records(style, [job_json(app, store, job) for store, job in found], empty=NO_RECORD)

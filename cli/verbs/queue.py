@@ -60,7 +60,7 @@ NO_GROUP = {"schema_version": SCHEMA_VERSION, "name": "", "slots": None, "runnin
 def queue(app: App, /, words: tuple[str, ...], style: str, watch: bool) -> int:
     """List queued jobs in start order, with the reason each one waits; with a filter, those that match."""
     style = ("jsonl" if watch else "json") if style == STREAM else style
-    parse_words(app, words)
+    parse_words(app, words, in_memory=True)
     if watch:
         watch_queue(app, words, style)
         return ExitCode.OK
@@ -89,7 +89,7 @@ def watch_queue(app: App, words: tuple[str, ...], style: str) -> None:
 
 def read_queue(app: App, words: tuple[str, ...]) -> list[QueueEntry]:
     """Return the queued jobs that match a filter, with their positions and reasons."""
-    wanted = parse_words(app, words)
+    wanted = parse_words(app, words, in_memory=True)
     waiting = waiting_in_all_stores(app) if app.has_history() else []
     return [entry for entry in waiting if wanted is None or wanted.matches(entry[1])]
 

@@ -10,6 +10,8 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.completion import complete_job_id
 from jobtop.cli.run.summary import GLYPHS, colored, cpu_text, gpu_text, incomplete_lines, memory_text, network_text
+from jobtop.cli.text.alert_lines import GLYPHS as GLYPHS_OF_ALERTS
+from jobtop.cli.text.alert_lines import alert_json, seconds_of, what_text
 from jobtop.cli.text.sample_text import SampleText, with_usage_so_far
 from jobtop.cli.text.stale import job_json, status_text
 from jobtop.cli.text.tables import format_options, print_records
@@ -27,10 +29,12 @@ from jobtop.core.text.limit_text import limit_bar, limit_evidence, limit_help, l
 from jobtop.core.text.limits_used import limits_line, throttled_line
 from jobtop.core.text.shell_text import shell_text
 from jobtop.core.units import format_bytes, format_duration, printable
+from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
 from jobtop.store.jobs import Jobs
 from jobtop.store.references import FORMS_HELP
 from jobtop.store.samples.curves import Curves
 
+MOST_ALERTS = 10
 MOST_FILES = 3  # of those that were read and written most; `jobtop files` has all
 
 
@@ -44,7 +48,8 @@ def show(app: App, reference: str, style: str) -> int:
     if style != "table":
         error_lines = read_ending_output(jobs, job)
         cost = cost_of(with_usage_so_far(Curves(jobs.database), job), app.prices)
-        more = {"error_lines": error_lines or None, "cost": cost.to_json()}
+        more: dict[str, Any] = {"error_lines": error_lines or None, "cost": cost.to_json()}
+        more["alerts"] = [alert_json(alert) for alert in alerts_of(jobs, job)]
         print_records(style, [job_json(app, jobs, job) | more], single=True)
         return 0
     color = app.uses_color(1)
@@ -56,7 +61,8 @@ def show(app: App, reference: str, style: str) -> int:
     samples = SampleText(app, Curves(jobs.database), job)
     cost = cost_of(with_usage_so_far(Curves(jobs.database), job), app.prices)
     kept = samples_kept_text(job, happened)
-    for title, value in facts(job, samples, retention_rule_text(app, job), ending, kept, cost):
+    alerts = alerts_text(alerts_of(jobs, job))
+    for title, value in facts(job, samples, retention_rule_text(app, job), ending, kept, cost, alerts):
         first, *rest = value.split("\n")
         print(f"  {title:<11}{first}")
         for line in rest:
@@ -66,6 +72,23 @@ def show(app: App, reference: str, style: str) -> int:
         after = f"+{format_duration(max(0.0, event.at - begin))}"
         print(f"  {'timeline' if position == 0 else '':<11}{after:>9}  {event_text(event.kind, event.detail)}")
     return 0
+
+
+def alerts_of(jobs: Jobs, job: Job) -> list[StoredAlert]:
+    """Return the alerts of a job, open ones first."""
+    return AlertStore(jobs.database).listing(job_seq=job.seq)
+
+
+def alerts_text(alerts: Sequence[StoredAlert]) -> str | None:
+    """Return a line for each alert; the last says how many more there are."""
+    now = time.time()
+    lines = [
+        f"{alert.id} {alert.state} {GLYPHS_OF_ALERTS[alert.severity]} {printable(what_text(alert))},"
+        f" {format_duration(seconds_of(alert, now))}"
+        for alert in alerts[:MOST_ALERTS]
+    ]
+    more = len(alerts) - MOST_ALERTS
+    return "\n".join([*lines, *([f"… and {more} more: jobtop alerts list --job ID"] if more > 0 else [])]) or None
 
 
 def read_ending_output(jobs: Jobs, job: Job) -> list[str]:
@@ -106,6 +129,7 @@ def facts(
     ending: Sequence[EndingLine] = (),
     kept: str | None = None,
     cost: Cost = NO_COST,
+    alerts: str | None = None,
 ) -> list[tuple[str, str]]:
     """Return the titles and values of the page; lines without a value are left out."""
     usage, monitor = job.usage, job.monitor
@@ -118,6 +142,7 @@ def facts(
         ("why", ending_text(ending, LineKind.EVIDENCE)),
         ("advice", ending_text(ending, LineKind.ADVICE)),
         ("output", ending_text(ending, LineKind.OUTPUT, "│ ")),
+        ("alerts", alerts),
         ("command", printable(shell_text(job.command))),
         ("in", printable(job.cwd)),
         ("where", place_text(job)),

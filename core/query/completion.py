@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from jobtop.core.query.filter import Word, key_of, quoted, split
-from jobtop.core.query.keys import CHOICES, KEYS
+from jobtop.core.query.keys import ALERT_WORDS, CHOICES, KEYS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-LISTS = ("status", "flag", "limited", "kept")  # keys with values separated by commas
+LISTS = ("alert", "status", "flag", "limited", "kept")  # keys with values separated by commas
 
 
 def word_at(text: str, cursor: int) -> tuple[int, int]:
@@ -32,6 +32,8 @@ def complete(text: str, cursor: int, values: Mapping[str, Iterable[str]]) -> lis
     before, _, begin = value.rpartition(",") if key in LISTS else ("", "", value)
     before = f"{before}," if before else ""
     known = CHOICES.get(key) or _known_values(key, values)
+    if key == "alert":
+        known = (*ALERT_WORDS, *known)
     fitting = [one for one in known if one.lower().startswith(begin.lower())]
     return [f"{mark}{key}{operator}{before}{quoted(one)}" for one in dict.fromkeys(fitting)]
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Parts = tuple[tuple[str, Test], ...]
 
 OPERATORS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq}
+ALERTS = "alerts"  # the field of HasAlert
 USAGE = frozenset(fields(Usage))
 
 
@@ -147,6 +148,22 @@ class NumberParameter:
 
 
 @record
+class HasAlert:
+    """Whether a job has an alert: of a `severity`, in a `state`, of a matching `rule`, or any that fired.
+
+    The alerts of a job are in the store alone, so that a filter with this test needs one.
+    """
+
+    severity: str | None = None
+    state: str | None = None
+    rule: Test | None = None
+
+    def __call__(self, value: object) -> bool:
+        """A job in memory has no alerts."""
+        return False
+
+
+@record
 class Condition:
     """Holds if any field passes its test, or, if negated, none does; an absent field never passes."""
 
@@ -188,6 +205,8 @@ class Filter:
             return cost_of(job, self.prices).joules
         if field == "cost":
             return cost_of(job, self.prices).money
+        if field == ALERTS:
+            return None
         if field == "stale":
             return job.is_stale(self.now, self.caretaker)
         return getattr(job.usage if field in USAGE else job, field)

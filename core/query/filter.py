@@ -6,7 +6,7 @@ import re
 
 from jobtop.core.analysis.cost import Prices
 from jobtop.core.errors import BadValue, nearest_name
-from jobtop.core.query.conditions import Condition, ContainsText, Filter, JoinedWords
+from jobtop.core.query.conditions import ALERTS, Condition, ContainsText, Filter, JoinedWords
 from jobtop.core.query.keys import KEYS, find_key, shortened
 from jobtop.core.record import record
 
@@ -35,6 +35,7 @@ Filters: a job has to match every word.
   started:2026-11-01..     started in a range of time; also ended
   mem:4G..  mem:..4G       at least, at most; time:1m..5m is from, to
                            also cpu, efficiency, read, write, energy, cost, exit, signal
+  alert:critical           had such an alert; also alert:firing, alert:any, alert:RULE
   limited:storage          limited by storage; also cpu, memory, waiting, …
   'mem>4G'                 more than; also < >= <=; in quotes for the shell
   '!tool:make'             jobs that do not match; also -- -tool:make
@@ -60,9 +61,18 @@ class Word:
     is_closed: bool
 
 
-def parse(text: str, now: float, prices: Prices | None = None) -> Filter:
-    """Parse a filter line; FilterError marks the wrong word. Without prices no job has a cost."""
-    return Filter(tuple(_condition(text, word, now) for word in split(text)), now, prices=prices or Prices())
+def parse(text: str, now: float, prices: Prices | None = None, in_memory: bool = False) -> Filter:
+    """Parse a filter line; FilterError marks the wrong word. Without prices no job has a cost.
+
+    With `in_memory` the filter is for jobs without their store: what only a store knows is an error.
+    """
+    words = split(text)
+    conditions = tuple(_condition(text, word, now) for word in words)
+    for word, condition in zip(words, conditions, strict=True):
+        if in_memory and any(field == ALERTS for field, _ in condition.parts):
+            problem = "alert: is for the history (jobtop history); here no alerts of jobs are known"
+            raise FilterError(text, word.start, word.end, problem)
+    return Filter(conditions, now, prices=prices or Prices())
 
 
 def split(text: str) -> list[Word]:

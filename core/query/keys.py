@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from functools import partial
 
+from jobtop.core.alerts.model import Severity, State
 from jobtop.core.analysis.limiting import Limit
 from jobtop.core.errors import BadValue, did_you_mean
 from jobtop.core.model import Kept, Status
 from jobtop.core.query.conditions import (
+    ALERTS,
     AnyPair,
     AnyWord,
     ContainsText,
+    HasAlert,
     IsOneOf,
     JoinedWords,
     MatchesPattern,
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 SHOWN = 40
 RANGE = ".."
 LAST_SIGNAL = 64
+ANY_ALERT = "any"
+ALERT_WORDS = (*map(str, Severity), *map(str, State), ANY_ALERT)
 FLAGS = ("left_running", "had_to_be_killed", "oom_killed", "over_limit", "impossible_cpu", "attached", "throttled")
 
 
@@ -137,6 +142,21 @@ def _flag(value: str, by: str, _now: float) -> Parts:
         if word not in FLAGS and not has_wildcards(word) and (hint := did_you_mean(word, FLAGS)):
             raise BadValue(f'"{shortened(word)}" is not a flag{hint}; use {", ".join(FLAGS)}')
     return tuple(("flags", AnyWord(_pattern(word, by))) for word in value.split(","))
+
+
+def _alert(value: str, by: str, _now: float) -> Parts:
+    """Match jobs with an alert: of a severity, in a state, of a rule, or any; nearly one of these words is an error."""
+    if by == ":" and value not in ALERT_WORDS and not has_wildcards(value) and "," in value:
+        return tuple(part for word in value.split(",") for part in _alert(word, by, _now))
+    if value == ANY_ALERT:
+        return ((ALERTS, HasAlert()),)
+    if value in tuple(Severity):
+        return ((ALERTS, HasAlert(severity=value)),)
+    if value in tuple(State):
+        return ((ALERTS, HasAlert(state=value)),)
+    if by == ":" and not has_wildcards(value) and (hint := did_you_mean(value, ALERT_WORDS)):
+        raise BadValue(f'"{shortened(value)}" is no severity and no state of an alert{hint}; alert={value} is a rule')
+    return ((ALERTS, HasAlert(rule=_pattern(value, by))),)
 
 
 def _chosen(key: str, what: str, value: str) -> tuple[str, ...]:
@@ -301,6 +321,7 @@ KEYS = {
     "exit": _number("exit", "exit_code", _exit_code, is_exact=True),
     "signal": _number("signal", "signal", _signal, is_exact=True),
     "limited": Key(_limited),
+    "alert": Key(_alert),
     "kept": Key(_kept),
     "pinned": Key(_pinned),
     "stale": Key(_stale),

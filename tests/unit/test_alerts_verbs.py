@@ -10,6 +10,7 @@ from jobtop.core.alerts.model import Rule, RuleKind, Severity, State, Transition
 from jobtop.core.measure.device import Device
 from jobtop.core.metrics import Scope
 from jobtop.core.model import Job, Status
+from jobtop.core.query.completion import complete
 from jobtop.core.run.request import user_name
 from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
 from jobtop.store.alerts.marks import MarkKind, Marks
@@ -17,6 +18,7 @@ from jobtop.store.alerts.outbox import Outbox
 from jobtop.store.database import Database
 from jobtop.store.incidents import read_incidents
 from jobtop.store.jobs import Jobs
+from jobtop.store.listing import vocabulary
 from records import HERE, HOSTILE_TEXTS, assert_one_line, call, made_job
 
 NOW = time.time()
@@ -165,6 +167,60 @@ def test_any_text_is_printed_on_its_line(database: Database, text: str) -> None:
     assert len(answer.stdout.splitlines()) == 4
     assert answer.stdout.isprintable() or not set(answer.stdout) & set("\x1b\x9b\u202e\r")
     assert json.loads(call("alerts", "--json").stdout)[0]["text"] == text
+
+
+def test_the_history_finds_jobs_by_their_alerts(database: Database) -> None:
+    jobs = {
+        name: Jobs(database).insert(made_job(name=name, end_time=time.time()))
+        for name in ("calm", "full", "hot", "begun")
+    }
+    fire(database, jobs["full"].id, jobs["full"], resolved=3)
+    fire(database, jobs["hot"].id, jobs["hot"], rule="gpu [hot]", severity=Severity.CRITICAL)
+    rule = Rule("later", RuleKind.LEVEL, Scope.JOB, Severity.INFO, "default")
+    begun = Transition(rule, jobs["begun"].id, State.PENDING, NOW, NOW, 1.0, "not yet")
+    AlertStore(database).apply([begun], lambda _: jobs["begun"].seq or 0)
+
+    def names(*words: str) -> list[str]:
+        answer = call("history", *words, "--json")
+        assert answer.stderr == ""
+        return sorted(job["name"] for job in json.loads(answer.stdout))
+
+    assert names("alert:any") == names("alert:critical,warning") == ["full", "hot"]
+    assert names("alert:critical") == names("alert:firing") == names("alert:gpu*") == ["hot"]
+    assert names("alert=gpu [hot]") == names("alert:*[hot]") == ["hot"]
+    assert names("alert:resolved", "name:f*") == names("alert:nearly*") == ["full"]
+    assert names("alert:pending") == ["begun"]
+    assert names("!alert:any") == ["begun", "calm"]
+    assert names("alert=later") == names("alert:nothing") == []
+    assert json.loads(call("stats", "alert:any", "--json").stdout)["total_jobs"] == 2
+    assert_one_line(call("queue", "alert:any").stderr, "history")
+
+
+def test_rules_with_alerts_complete_a_filter(database: Database, job: Job) -> None:
+    fire(database, job.id, job, rule="gpu idle")
+    found = complete("alert:", 6, vocabulary(database))
+    assert found[:3] == ["alert:info", "alert:warning", "alert:critical"]
+    assert found[-1] == 'alert:"gpu idle"'
+
+
+def test_a_job_shows_its_alerts_and_the_history_counts_them(database: Database, job: Job) -> None:
+    first = fire(database, job.id, job, resolved=3)
+    fire(database, job.id, job, rule="gpu hot", text="GPU 0 is at 91 °C", severity=Severity.CRITICAL)
+    Jobs(database).insert(made_job(name="calm"))
+    call("alerts", "ack", str(first.id), "--note", "known")
+    page = call("show", "train").stdout
+    (line,) = [line for line in page.splitlines() if line.startswith("  alerts ")]
+    assert "▲ GPU 0 is at 91 °C" in line
+    assert "△ uses 95 %" in page
+    assert "known" in page
+    shown = json.loads(call("show", "train", "--json").stdout)["alerts"]
+    assert [(alert["rule"], alert["state"]) for alert in shown] == [("gpu hot", "firing"), ("nearly full", "resolved")]
+    assert json.loads(call("show", "calm", "--json").stdout)["alerts"] == []
+    assert "  alerts " not in call("show", "calm").stdout
+    table = call("history", "--columns", "name,alerts").stdout
+    assert [line.split() for line in table.splitlines()] == [["NAME", "ALERTS"], ["calm", "–"], ["train", "▲2"]]
+    csv = call("history", "--columns", "name,alerts", "--format", "csv").stdout
+    assert csv.splitlines() == ["name,alerts", "calm,0", "train,2"]
 
 
 def test_alerts_of_another_store_are_read(database: Database, job: Job) -> None:

@@ -270,6 +270,8 @@ def test_the_short_description_names_keys_that_exist() -> None:
         ("signal=NOPE", "signal=NOPE", "KILL"),
         ("status:failed,tmeout", "status:failed,tmeout", 'did you mean "timeout"'),
         ("flag:x,oomkilled", "flag:x,oomkilled", 'did you mean "oom_killed"'),
+        ("alert:critcal", "alert:critcal", 'did you mean "critical"'),
+        ("alert>critical", "alert>critical", "not compared by >"),
         ("kept:minute", "kept:minute", 'did you mean "minutes"'),
         ("pinned:1", "pinned:1", "use yes, no"),
         ("since:soon", "since:soon", "2026-01-31"),
@@ -289,6 +291,14 @@ def test_a_wrong_word_is_marked_and_explained(line: str, marked: str, problem: s
     assert problem in error.problem
     assert str(error) == error.problem
     assert error.exit_code is ExitCode.USAGE
+
+
+def test_without_a_store_no_alerts_are_known() -> None:
+    with pytest.raises(FilterError) as caught:
+        parse("name:x -alert:any", NOW, in_memory=True)
+    assert (caught.value.start, caught.value.end) == (7, 17)
+    assert "history" in caught.value.problem
+    assert parse("name:x", NOW, in_memory=True) == parse("name:x", NOW)
 
 
 def test_the_line_of_an_error_stays_short() -> None:

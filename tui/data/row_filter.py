@@ -19,13 +19,13 @@ class RowFilter:
     def __init__(self, text: str, prices: Prices | None = None) -> None:
         """Raises FilterError if the text is not valid."""
         self.text, self._prices = text, prices
-        self._filter = parse(text, time.time(), prices)
+        self._filter = parse(text, time.time(), prices, in_memory=True)
         self._known: dict[str, tuple[Job, bool]] = {}
 
     def matching(self, rows: Sequence[JobRow]) -> list[JobRow]:
         """The rows with matching jobs, in their order."""
         if abs(time.time() - self._filter.now) > FILTER_SECONDS:
-            self._filter, self._known = parse(self.text, time.time(), self._prices), {}
+            self._filter, self._known = parse(self.text, time.time(), self._prices, in_memory=True), {}
         known, self._known = self._known, {}
         for row in rows:
             before = known.get(row.key)

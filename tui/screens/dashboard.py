@@ -293,7 +293,7 @@ class Dashboard(JobActions):
         from jobtop.tui.widgets.filter_line import FilterLine
 
         if not self.query("#filter"):
-            await self.query_one("#main", Vertical).mount(FilterLine(id="filter"), before=self.table)
+            await self.query_one("#main", Vertical).mount(FilterLine(id="filter", in_memory=True), before=self.table)
         line = self.query_one(FilterLine)
         line.add_class("-open")
         line.remove_class("-short")

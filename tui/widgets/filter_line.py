@@ -53,8 +53,10 @@ class FilterLine(Widget):
             super().__init__()
             self.text, self.is_final = text, is_final
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, *, id: str | None = None, in_memory: bool = False) -> None:  # noqa: A002
+        """With `in_memory` the filter is for jobs without their store."""
         super().__init__(id=id)
+        self._in_memory = in_memory
         self.applied = ""
         self.values: Values = {}
         self.error: FilterError | None = None
@@ -102,7 +104,7 @@ class FilterLine(Widget):
     def _apply_typed(self) -> None:
         """Apply the text without a word that is not finished yet."""
         field = self.query_one(Field)
-        text = finished_part(field.value, field.cursor_position)
+        text = finished_part(field.value, field.cursor_position, self._in_memory)
         if text is not None and text != self.applied:
             self._apply(text, is_final=False)
 
@@ -114,7 +116,7 @@ class FilterLine(Widget):
     def _update(self) -> None:
         """Mark the wrong word, unless the user is still typing it, and update the line below."""
         field, hint = self.query_one(Field), self.query_one(Hint)
-        before, self.error = self.error, wrong_word(field.value)
+        before, self.error = self.error, wrong_word(field.value, self._in_memory)
         if self.error is not None and not self._is_refused and field.has_focus:
             typing = self.error.start <= field.cursor_position <= self.error.end
             self.error = None if typing else self.error
@@ -127,7 +129,7 @@ class FilterLine(Widget):
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
         message.stop()
-        if wrong_word(message.value) is not None:
+        if wrong_word(message.value, self._in_memory) is not None:
             self._is_refused = True
             self._update()
             return
@@ -217,24 +219,24 @@ class FirstCandidate(Suggester):
         return value[:start] + candidates[0]
 
 
-def wrong_word(text: str) -> FilterError | None:
+def wrong_word(text: str, in_memory: bool = False) -> FilterError | None:
     """The error in a filter; None if it is valid."""
     try:
-        parse(text, time.time())
+        parse(text, time.time(), in_memory=in_memory)
     except FilterError as error:
         return error
     return None
 
 
-def finished_part(text: str, cursor: int) -> str | None:
+def finished_part(text: str, cursor: int, in_memory: bool = False) -> str | None:
     """The filter without the word at the cursor if that may become a key or a value; None if another word is wrong."""
     start, end = word_at(text, cursor)
     word = text[start:end].lstrip("-!")
     is_key_begun = bool(word) and any(key.startswith(word.lower()) for key in KEYS)
-    if not is_key_begun and wrong_word(text) is None:
+    if not is_key_begun and wrong_word(text, in_memory) is None:
         return text.strip()
     rest = f"{text[:start]} {text[end:]}".strip()
-    return rest if wrong_word(rest) is None else None
+    return rest if wrong_word(rest, in_memory) is None else None
 
 
 def candidate_words(candidates: Sequence[str]) -> tuple[Span, ...]:
