@@ -17,10 +17,10 @@ from jobtop.store.samples.hosts import HostRecord
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.app import Options
-from jobtop.tui.demo.data import SHORT
+from jobtop.tui.demo.data import JUPYTER, SHORT
 from jobtop.tui.demo.demo import REFUSAL, SHORT_EVERY, SHORT_SECONDS, Demo, DemoStore, demo, demo_console
 from jobtop.tui.demo.demo_job import LevelCurve
-from jobtop.tui.demo.load import OTHERS_CORES
+from jobtop.tui.demo.load import OTHERS_CORES, Load
 from jobtop.tui.page import KeyLine
 
 MOMENT = 1_773_319_269.0
@@ -192,3 +192,15 @@ def test_the_console_shows_the_demo() -> None:
                 assert not offered & {"Run", "Stop"}
 
     asyncio.run(look())
+
+
+def test_only_processes_of_a_paused_job_are_stopped() -> None:
+    load = Load(JUPYTER, "seed", 100)
+    is_idle = False
+    for _ in range(200):
+        load.advance(1.0)
+        is_idle = is_idle or not load.cores
+        assert {row.state for row in load.processes()} <= {"R", "S"}
+    assert is_idle, "it does nothing at times"
+    load.idle(1.0)
+    assert {row.state for row in load.processes()} == {"T"}

@@ -43,6 +43,7 @@ class Load:
         )
         self._drift = 0.0
         self.elapsed = 0.0
+        self.is_paused = False
         self.lines = 0
         self.cores = self.memory = self.read_rate = self.write_rate = 0.0
         self.gpu_percent: float | None = None
@@ -55,6 +56,7 @@ class Load:
         """Advance by some seconds; return the sample at the end."""
         demo_job, chance = self.demo_job, self._random
         self.elapsed += seconds
+        self.is_paused = False
         self._drift = 0.75 * self._drift + chance.gauss(0, demo_job.noise)
         level = max(0.0, demo_job.cpu_curve.at(self.elapsed) + self._drift)
         most = demo_job.limits.cpus or CORES
@@ -76,6 +78,7 @@ class Load:
     def idle(self, seconds: float) -> Sample:
         """Advance by some seconds without using anything, as a paused job does."""
         self.elapsed += seconds
+        self.is_paused = True
         self.cores = self.read_rate = self.write_rate = 0.0
         return Sample(round(self.elapsed, 3), tuple(map(self._values().get, JOB_COLUMNS)))
 
@@ -121,7 +124,7 @@ class Load:
                         int(self.memory * process.memory),
                         process.threads,
                         round(age, 3),
-                        "T" if not self.cores else "R" if percent > 20 else "S",
+                        "T" if self.is_paused else "R" if percent > 20 else "S",
                     )
                 )
             above.append(rows[-1].pid)
