@@ -2,6 +2,7 @@
 
 import json
 import socketserver
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +33,7 @@ class WebEndpoint:
 
 
 @contextmanager
-def web_endpoint(port: int = 0) -> Iterator[WebEndpoint]:
+def web_endpoint(port: int = 0, context: ssl.SSLContext | None = None) -> Iterator[WebEndpoint]:
     endpoint = WebEndpoint()
 
     class Handler(BaseHTTPRequestHandler):
@@ -67,7 +68,7 @@ def web_endpoint(port: int = 0) -> Iterator[WebEndpoint]:
         def handle_error(self, *_: object) -> None:
             """The other side may have closed the connection."""
 
-    with _serving(Server(("127.0.0.1", port), Handler)) as endpoint.port:
+    with _serving(Server(("127.0.0.1", port), Handler), context) as endpoint.port:
         try:
             yield endpoint
         finally:
@@ -83,6 +84,7 @@ class MailServer:
     password: str | None = None  # offers AUTH PLAIN
     mails: list[tuple[list[str], bytes]] = field(default_factory=list)
     logins: list[str] = field(default_factory=list)
+    starttls: ssl.SSLContext | None = None  # offers STARTTLS
     dropped: threading.Event = field(default_factory=threading.Event)
     port: int = 0
 
@@ -101,7 +103,13 @@ class MailHandler(socketserver.StreamRequestHandler):
             match line[:4].upper():
                 case b"EHLO":
                     self.say("250-test")
-                    self.say("250 AUTH PLAIN LOGIN" if state.password else "250 8BITMIME")
+                    self.say(f"250-{'STARTTLS' if state.starttls else '8BITMIME'}")
+                    self.say("250 AUTH PLAIN LOGIN" if state.password else "250 SIZE 1000000")
+                case b"STAR" if state.starttls is not None:
+                    self.say("220 go on")
+                    self.connection = state.starttls.wrap_socket(self.connection, server_side=True)
+                    self.rfile = self.connection.makefile("rb")
+                    self.wfile = self.connection.makefile("wb", buffering=0)
                 case b"AUTH":
                     state.logins.append(line.decode().strip())
                     self.say("235 ok")
@@ -120,6 +128,10 @@ class MailHandler(socketserver.StreamRequestHandler):
                 case _:
                     self.say("250 ok")
 
+    def finish(self) -> None:
+        super().finish()
+        self.connection.close()  # with TLS, it is another one than that which the server closes
+
     def takes_mail(self, state: MailServer, receivers: list[str]) -> bool:
         if state.drops:
             self.rfile.readline()
@@ -134,7 +146,7 @@ class MailHandler(socketserver.StreamRequestHandler):
 
 
 @contextmanager
-def mail_server() -> Iterator[MailServer]:
+def mail_server(context: ssl.SSLContext | None = None) -> Iterator[MailServer]:
     state = MailServer()
 
     class Server(socketserver.ThreadingTCPServer):
@@ -145,12 +157,14 @@ def mail_server() -> Iterator[MailServer]:
 
     server = Server(("127.0.0.1", 0), MailHandler)
     server.state = state  # type: ignore[attr-defined]
-    with _serving(server) as state.port:
+    with _serving(server, context) as state.port:
         yield state
 
 
 @contextmanager
-def _serving(server: socketserver.TCPServer) -> Iterator[int]:
+def _serving(server: socketserver.TCPServer, context: ssl.SSLContext | None) -> Iterator[int]:
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

@@ -5,7 +5,9 @@ import email
 import email.policy
 import json
 import os
+import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -27,7 +29,7 @@ from jobtop.core.alerts.model import Action, Message, Severity, State
 from jobtop.core.alerts.secrets import Secrets
 from jobtop.core.record import replace
 from records import HOSTILE_TEXTS
-from support import wait_for
+from support import require, wait_for
 
 SECRET = "T0KEN-s3cr3t-value"
 HOSTILE = {**HOSTILE_TEXTS, "json": '"}],{"x":1', "nul": "a\0b", "slack": "<!channel> <https://x|y> & `z`"}
@@ -221,6 +223,40 @@ def test_mail_servers_that_refuse_or_drop_are_named(mail: MailServer) -> None:
     assert "TLS" in failure("mail", **place, tls="starttls").reason
     deliver("mail", **place, tls="none")
     assert len(mail.mails) == 1
+
+
+@pytest.fixture
+def certified(tmp_path: Path) -> ssl.SSLContext:
+    """The TLS settings of a server that calls itself localhost; its certificate is in `cert.pem`."""
+    if shutil.which("openssl") is None:
+        require("openssl", "openssl is not installed")
+    files = ["-keyout", "key.pem", "-out", "cert.pem"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    command = ["openssl", "req", "-x509", *curve, "-nodes", *files, *names]
+    subprocess.run(command, check=True, cwd=tmp_path, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    return context
+
+
+def test_only_servers_with_a_trusted_certificate_get_anything(
+    certified: ssl.SSLContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with web_endpoint(context=certified) as web, mail_server(certified) as mail, mail_server() as later:
+        later.starttls = certified
+        ways: list[tuple[str, dict[str, Any]]] = [
+            ("webhook", {"url": f"https://localhost:{web.port}/hook"}),
+            ("mail", {"server": "localhost", "port": mail.port, "to": "ada@example.org", "tls": "tls"}),
+            ("mail", {"server": "localhost", "port": later.port, "to": "ada@example.org", "tls": "starttls"}),
+        ]
+        for kind, fields in ways:
+            assert "certificate" in failure(kind, **fields).reason
+        assert (len(web.requests), len(mail.mails), len(later.mails)) == (0, 0, 0)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+        for kind, fields in ways:
+            deliver(kind, **fields)
+        assert (len(web.requests), len(mail.mails), len(later.mails)) == (1, 1, 1)
 
 
 def test_a_password_goes_to_this_machine_or_through_tls_only(mail: MailServer) -> None:

@@ -37,9 +37,8 @@ def send(message: Message, action: Action, secrets: Secrets, timeout: float) -> 
     mail = mail_of(message, action, secrets)
     with Deadline(timeout) as deadline:
         try:
-            client: smtplib.SMTP = _TlsClient(deadline) if tls == TLS else _Client(deadline)
-            with client:
-                _send(client, mail, action, secrets, (server, port, tls))
+            with (_TlsClient if tls == TLS else _Client)(deadline, server, port) as client:
+                _send(client, mail, action, secrets, tls)
         except smtplib.SMTPException as error:
             raise _refusal(error, server, deadline, secrets) from None
         except ssl.SSLCertVerificationError as error:
@@ -82,11 +81,7 @@ def mail_of(message: Message, action: Action, secrets: Secrets) -> EmailMessage:
     return mail
 
 
-def _send(
-    client: smtplib.SMTP, mail: EmailMessage, action: Action, secrets: Secrets, place: tuple[str, int, str]
-) -> None:
-    server, port, tls = place
-    client.connect(server, port)
+def _send(client: smtplib.SMTP, mail: EmailMessage, action: Action, secrets: Secrets, tls: str) -> None:
     client.ehlo_or_helo_if_needed()
     if tls == STARTTLS:
         client.starttls(context=ssl.create_default_context())
@@ -127,20 +122,16 @@ def _identifier(text: str) -> str:
 class _Client(smtplib.SMTP):
     """A connection that ends at the deadline. Its name is given: finding it would ask the name server."""
 
-    def __init__(self, deadline: Deadline) -> None:
+    def __init__(self, deadline: Deadline, server: str, port: int) -> None:
         self.deadline = deadline
-        super().__init__(local_hostname="localhost", timeout=deadline.left())
+        super().__init__(server, port, local_hostname="localhost", timeout=deadline.left())
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
         return _connected(self.deadline, host, port)
 
 
-class _TlsClient(smtplib.SMTP):
+class _TlsClient(_Client):
     """The same, with TLS from the start."""
-
-    def __init__(self, deadline: Deadline) -> None:
-        self.deadline = deadline
-        super().__init__(local_hostname="localhost", timeout=deadline.left())
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
         connection = _connected(self.deadline, host, port)
