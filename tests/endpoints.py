@@ -92,6 +92,8 @@ class MailServer:
 class MailHandler(socketserver.StreamRequestHandler):
     """One SMTP session."""
 
+    disable_nagle_algorithm = True
+
     def say(self, text: str) -> None:
         self.wfile.write(f"{text}\r\n".encode())
 
