@@ -12,10 +12,13 @@ from pathlib import Path
 import click
 
 from jobtop.cli.main import VERBS, jobtop
+from jobtop.core.alerts.extra_keys import EXTRA_KEYS
+from jobtop.core.alerts.rule_set import default_rules as built_in_rules
 from jobtop.core.config import MEASUREMENTS, SETTINGS, Setting
 from jobtop.core.metrics import Metric, Scope, metrics_of
 from jobtop.core.selftest.cases import CASES
 from jobtop.core.text.metric_notes import note_of
+from jobtop.core.text.rule_text import condition_text
 from jobtop.tui.actions import ACTIONS
 from jobtop.tui.keymap import shown_key
 
@@ -40,7 +43,7 @@ PART = r"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
 def main() -> int:
     parts = (
         *(("verbs", verbs), ("configuration", settings), ("metrics", metrics), ("accuracy", cases)),
-        ("console", keys),
+        *(("console", keys), ("alerts", extra_keys), ("alerts", default_rules)),
     )
     stale = []
     for page, make in parts:
@@ -55,6 +58,24 @@ def main() -> int:
         print(f"stale: {', '.join(stale)}; run tools/docs.py", file=sys.stderr)
         return 1
     return 0
+
+
+def extra_keys() -> Iterator[str]:
+    """Yield a table of the keys that only alert rules know."""
+    yield "| key | of | what it is |"
+    yield "|---|---|---|"
+    yield from (f"| `{row.key}` | {', '.join(row.scopes)} | {cell(row.title)} |" for row in EXTRA_KEYS)
+    yield ""
+
+
+def default_rules() -> Iterator[str]:
+    """Yield a table of the alert rules that come with jobtop."""
+    yield "| name | fires when | severity | what to do |"
+    yield "|---|---|---|---|"
+    for rule in built_in_rules():
+        remedy = cell(rule.remedy or "")
+        yield f"| `{rule.name}` | {cell(condition_text(rule))} | {rule.severity} | {remedy} |"
+    yield ""
 
 
 def replace_part(page: str, name: str, text: str) -> str:

@@ -16,7 +16,7 @@ DEFAULTS: tuple[Mapping[str, object], ...] = (
         "metric": "mem.used / mem.total",
         "above": "90%",
         "for": "30s",
-        "remedy": "stop or pause the largest job: jobtop top shows it",
+        "remedy": "stop or pause the largest job (jobtop history --sort mem status:running)",
     },
     {
         "name": "job-memory-limit",
@@ -41,7 +41,7 @@ DEFAULTS: tuple[Mapping[str, object], ...] = (
         "above": "30%",
         "for": "60s",
         "severity": "info",
-        "remedy": "run fewer jobs that read and write much at the same time; jobtop top --sort io shows them",
+        "remedy": "run fewer jobs at a time that read or write much (jobtop history --sort write status:running)",
     },
     {
         "name": "io-wait",
@@ -86,7 +86,7 @@ DEFAULTS: tuple[Mapping[str, object], ...] = (
         "above": "90%",
         "severity": "info",
         "cooldown": "24h",
-        "remedy": "old samples and output are deleted next; raise store.max_size to keep them, or jobtop prune",
+        "remedy": "old samples and output are deleted next; raise store.max_size to keep them",
     },
     {
         "name": "gpu-underused",
@@ -155,7 +155,7 @@ DEFAULTS: tuple[Mapping[str, object], ...] = (
         "name": "job-failed",
         "kind": "event",
         "event": ["failed", "error"],
-        "remedy": "jobtop logs shows its output, jobtop show why it ended",
+        "remedy": "see why it ended (jobtop show ID) and what it printed (jobtop logs ID)",
     },
     {
         "name": "job-timeout",
@@ -174,13 +174,13 @@ DEFAULTS: tuple[Mapping[str, object], ...] = (
         "name": "job-lost",
         "kind": "event",
         "event": ["lost"],
-        "remedy": "how it ended is not known: check its results, then jobtop rerun",
+        "remedy": "how it ended is not known: check its results, or run it again (jobtop rerun ID)",
     },
     {
         "name": "job-stalled",
         "kind": "stall",
         "for": "15m",
-        "remedy": "look at what it waits for: jobtop top shows its processes",
+        "remedy": "look at what its processes wait for (jobtop top ID)",
     },
 )
 DEFAULT_NAMES = tuple(str(table["name"]) for table in DEFAULTS)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
 import pytest
 from machines import Machine
 
+from jobtop.core.alerts.action_tables import TYPES
 from jobtop.core.alerts.defaults import DEFAULTS
 from jobtop.core.alerts.expression import supplying_keys
 from jobtop.core.alerts.model import BUILT_IN, Rule, RuleKind, Severity, Step
+from jobtop.core.alerts.rule_fields import ALERT_FIELDS, EVENTS, JOB_ACTIONS
 from jobtop.core.alerts.rule_files import CHECK_SECONDS, RuleFiles
 from jobtop.core.alerts.rule_set import default_rules
 from jobtop.core.alerts.rules import Place, inactive_reason, parse_rule
@@ -19,6 +22,7 @@ from jobtop.core.alerts.sending_times import sending_times
 from jobtop.core.errors import BadValue, ConfigError
 from jobtop.core.metrics import Scope, columns
 from jobtop.core.record import replace
+from support import ROOT
 
 HERE = Place("config.toml: alert.x", "config.toml")
 MEMORY = {"name": "x", "metric": "mem.used / limit.memory", "above": "90%"}
@@ -328,3 +332,21 @@ def test_quiet_hours_may_pass_midnight(
     assert [times.is_quiet(moment(clock)) for clock in loud] == [False] * len(loud)
     assert not sending_times(machine.load()).is_quiet(moment("03:00"))
     assert (times.group_wait_seconds, times.repeat_seconds, times.give_up_seconds) == (30, 4 * 3600, 86400)
+
+
+@pytest.mark.parametrize("page", ["alerts", "configuration"])
+def test_the_rules_in_the_documentation_are_valid(machine: Machine, page: str) -> None:
+    text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"(?ms)^```toml\n(.*?)^```$", text)
+    assert any("[[alert]]" in block for block in blocks)
+    for block in blocks:
+        machine.write(machine.user_file, block)
+        assert machine.all_notices() == ()
+
+
+def test_the_documentation_names_every_field_kind_and_event() -> None:
+    text = (ROOT / "docs/alerts.md").read_text(encoding="utf-8")
+    words = {*ALERT_FIELDS, *map(str, RuleKind), *map(str, Scope), *EVENTS, *JOB_ACTIONS}
+    assert [word for word in words if f"`{word}" not in text and f'"{word}' not in text] == []
+    fields = set(re.findall(r"`(\w+)`", (ROOT / "docs/configuration.md").read_text(encoding="utf-8")))
+    assert {*TYPES, *(name for parsers in TYPES.values() for name in parsers)} <= fields
