@@ -95,7 +95,7 @@ def replay_job(rule: Rule, jobs: Jobs, job: Job) -> list[Firing]:
     evaluator, running = replayed.evaluator, replace(job, status=Status.RUNNING)
     evaluator.join(running)
     evaluator.set_past(job.id, past)
-    last = replayed.go_through(_job_steps(evaluator, jobs, running), job.start_time, JOB_GAP_SECONDS)
+    last = replayed.go_through(_job_steps(evaluator, rule, jobs, running), job.start_time, JOB_GAP_SECONDS)
     if job.status.ended:
         end = max(last, job.end_time if job.end_time is not None else last)
         replayed.take(evaluator.see_end(job, past, end))
@@ -179,8 +179,8 @@ class Replayed:
         )
 
 
-def _job_steps(evaluator: Evaluator, jobs: Jobs, job: Job) -> Iterator[Step]:
-    """Yield what happened to a job in the order of time."""
+def _job_steps(evaluator: Evaluator, rule: Rule, jobs: Jobs, job: Job) -> Iterator[Step]:
+    """Yield what happened to a job in the order of time, as far as it concerns a rule."""
     start, job_id = job.start_time or 0.0, job.id
 
     def see_event(event: Event, at: float) -> list[Transition]:
@@ -188,12 +188,15 @@ def _job_steps(evaluator: Evaluator, jobs: Jobs, job: Job) -> Iterator[Step]:
             evaluator.join(replace(job, status=PAUSES[event.kind]))
         return evaluator.see_event(job_id, event.kind, event.detail, at)
 
-    samples = SeriesStore(jobs.database).follow(job.seq).samples if job.seq is not None else []
+    has_samples = rule.kind is not RuleKind.EVENT
+    samples = SeriesStore(jobs.database).follow(job.seq).samples if has_samples and job.seq is not None else []
+    is_about_output = rule.kind is RuleKind.STALL or (rule.expression is not None and OUTPUT in rule.expression.keys)
+    marks = jobs.log_marks(job) if is_about_output else []
     steps: Iterator[Step] = heapq.merge(
         [(start + sample.elapsed, SAMPLE, partial(evaluator.see_jobs, [(job_id, sample)])) for sample in samples],
         [
             (start + elapsed, MARK, partial(evaluator.see_extra, job_id, {OUTPUT: out + (err or 0)}))
-            for elapsed, out, err in jobs.log_marks(job)
+            for elapsed, out, err in marks
         ],
         sorted(
             (
