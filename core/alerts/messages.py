@@ -51,6 +51,9 @@ if TYPE_CHECKING:
         def is_flapping(self) -> bool: ...
 
 
+# Values of these kinds are those of the expression, or the time that something has lasted.
+MEASURED = (RuleKind.LEVEL, RuleKind.FORECAST, RuleKind.LEAK)
+TIMED = (RuleKind.STALL, RuleKind.ABSENCE)
 SHOWN_ALERTS = 10
 LONGEST_NAME = 40
 AGAIN_SECONDS = 300.0  # a message about an alert that fired longer ago is a reminder
@@ -161,9 +164,11 @@ def _rows(alerts: Sequence[AlertRow], rule: Rule | None, host: str, at: float) -
 
 def value_text(rule: Rule | None, value: float | None) -> str | None:
     """A value as its rule measures it; None if there is none, or the rule is gone."""
-    if value is None or rule is None or rule.kind is RuleKind.EVENT or rule.expression is None:
+    if value is None or rule is None:
         return None
-    return format_value(rule.expression, value)
+    if rule.kind in TIMED:
+        return format_duration(value)
+    return format_value(rule.expression, value) if rule.kind in MEASURED and rule.expression is not None else None
 
 
 def _numbers(values: object) -> dict[str, float]:

@@ -159,6 +159,12 @@ def test_the_host_and_a_device_are_named() -> None:
     assert shlex.split(device.look or "")[4] == "gpu:GPU 'x'"
 
 
+def test_the_value_of_a_stall_or_an_absence_is_a_time() -> None:
+    for kind in (RuleKind.STALL, RuleKind.ABSENCE):
+        table = dict(message([alert(value=900.0, worst=None, level=None)], replace(FULL, kind=kind)).table)
+        assert table["value"] == "15m00s"
+
+
 def test_a_rule_that_is_gone_and_a_deleted_job_still_make_a_message() -> None:
     told = message([alert()], None, ())
     assert told.title == "train (3f8a21b2): nearly full"
