@@ -28,6 +28,7 @@ from jobtop.lifecycle.queue_runner import Starter, contained, mistake
 from jobtop.lifecycle.reconcile import has_a_recorder, import_unrecorded, record_end, with_shim
 from jobtop.lifecycle.start import kept_spec
 from jobtop.store import agents
+from jobtop.store.alerts.unsent import count_unsent
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs, event
 from jobtop.store.samples.series import SeriesStore
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.target import Target
     from jobtop.core.model import Identity
     from jobtop.core.paths import StatePaths
+    from jobtop.lifecycle.alerts.messages import Messages
     from jobtop.lifecycle.alerts.watching import AlertWatch
 
 LOOK_SECONDS = 0.2  # the longest sleep between two rounds
@@ -54,6 +56,7 @@ FLUSH_SECONDS, CLOSE_SECONDS = 1.0, 5.0
 GAP_SECONDS = 3.0  # a longer time without samples is an event of the timeline
 END_SECONDS = 1.0  # between two searches for ends that no descriptor reports
 REAP_SECONDS = 1.0
+MESSAGES_SECONDS = 1.0
 
 
 class Recording:
@@ -80,6 +83,8 @@ class Agent:
         self._unreported: dict[str, Recording] = {}  # those with an end that no descriptor reports
         self.broken: set[str] = set()  # jobs that trigger a bug of jobtop, and are not recorded
         self.engine: Engine | None = None
+        self.messages: Messages | None = None
+        self._unsent = 0  # messages, as they were last counted
         self.cost = SharedCost()
         self._selector = selectors.DefaultSelector()
         self._mains = selectors.DefaultSelector()  # main processes of jobs; their exit alone ends no sleep
@@ -155,7 +160,7 @@ class Agent:
         for job in self.starter.start_due():
             with self._contained(job):
                 self._record_started(job)
-        if self.recordings or self.starter.has_work:
+        if self.recordings or self.starter.has_work or self._has_messages():
             self._busy_at = time.monotonic()
             return False
         if time.monotonic() - self._busy_at < self.config.duration("agent.idle"):
@@ -355,7 +360,21 @@ class Agent:
             return None
         from jobtop.lifecycle.alerts.watching import AlertWatch
 
-        return AlertWatch(self.paths, self.config, self._known)
+        alerts = AlertWatch(self.paths, self.config, self._known)
+        alerts.on_messages = partial(self._due.pop, "messages", None)  # the next round looks for them
+        return alerts
+
+    def _has_messages(self) -> bool:
+        """Whether messages about alerts are to be sent; if there are any, they are sent in other threads."""
+        if self._is_due("messages", MESSAGES_SECONDS):
+            self._unsent = count_unsent(self.database)
+            if self._unsent and self.messages is None:
+                from jobtop.lifecycle.alerts.messages import Messages, book_of
+
+                self.messages = Messages(self.paths, self.network, book_of(self.config))
+            if self._unsent and self.messages is not None:
+                self.messages.wake()
+        return self._unsent > 0
 
     def _known(self, job_id: str) -> Job | None:
         recording = self.recordings.get(job_id)
@@ -471,6 +490,8 @@ class Agent:
             self._stop_recording(recording)
         if self.engine is not None:
             self.engine.close(CLOSE_SECONDS)
+        if self.messages is not None:
+            self.messages.close()
         self._log("INFO", f"agent {os.getpid()} leaves")
         self.database.close()
 

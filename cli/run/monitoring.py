@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 from jobtop.cli.failure import print_error
-from jobtop.core.errors import StartError
+from jobtop.core.errors import JobtopError, StartError
 from jobtop.core.model import Status
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.engine import Engine
     from jobtop.core.model import Job
     from jobtop.core.run.facts import Started
+    from jobtop.lifecycle.alerts.messages import Messages
     from jobtop.lifecycle.alerts.watching import AlertWatch
     from jobtop.lifecycle.recorder import Recorder
 
@@ -37,6 +38,7 @@ class Monitoring:
         self.started: Started | None = None
         self.engine: Engine | None = None
         self.alerts: AlertWatch | None = None
+        self.messages: Messages | None = None
 
     def begin(self) -> None:
         """Start sampling; called once the job has run for a moment."""
@@ -66,6 +68,7 @@ class Monitoring:
         engine = Engine(sink, chosen(config, self.interval), self.alerts)
         if self.alerts is not None:
             self.alerts.connect(sink, engine.sampler)
+            self.alerts.on_messages = self._wake_messages
         report = print_report if self.report_seconds else None
         target = target_of(self.started, self.recorder.job.limits)
         engine.watch(self.job_id, target, report, self.report_seconds or 0.0)
@@ -87,6 +90,13 @@ class Monitoring:
         observation = self.engine.conclude(self.job_id, FLUSH_SECONDS)
         return observation.of if observation is not None else None
 
+    def _wake_messages(self) -> None:
+        """Send messages about alerts from now on; from the writer thread, when there is one for the first time."""
+        if self.messages is None and self.alerts is not None and self.alerts.book.has_messages:
+            self.messages = self.alerts.open_messages()
+        if self.messages is not None:
+            self.messages.wake()
+
     def _judge_end(self, job: Job) -> None:
         """Judge the end of the job by the alert rules, and print what is unusual about it."""
         if self.started is None or self.recorder.jobs is None or not self.app.config.boolean("alerts.enabled"):
@@ -104,6 +114,27 @@ class Monitoring:
         if self.engine is not None:
             self.engine.finish(self.job_id)
             self.engine.close(CLOSE_SECONDS)
+        self._leave_messages(job)
+
+    def _leave_messages(self, job: Job) -> None:
+        """Leave unsent messages to an agent, or say what is left."""
+        jobs, config = self.recorder.jobs, self.app.config
+        may_send = self.messages is not None or (config.alerts or config.is_set("alerts.actions"))
+        if jobs is None or not may_send:
+            return
+        from jobtop.lifecycle.alerts.messages import Messages, book_of, leave_messages
+
+        def messages() -> Messages:
+            return self.messages or Messages(self.app.paths, config.switch("store.network"), book_of(config))
+
+        try:
+            left = leave_messages(jobs.database, self.app.paths, messages, self.app.environ, job.parent_id is not None)
+        except JobtopError as error:
+            left = f"messages about alerts may wait: {error}"
+        if self.messages is not None:
+            self.messages.close()
+        if left is not None:
+            self.app.warn(left)
 
 
 def print_change(change: Transition) -> None:

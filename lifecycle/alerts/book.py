@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobtop.core.alerts.rule_files import RuleFiles
+from jobtop.core.alerts.sending_times import sending_times
 from jobtop.core.record import record
 
 TYPE_CHECKING = False
@@ -33,9 +34,7 @@ class Book:
         self.rules: Sequence[Rule] = found.in_force
         self._by_name = {rule.name: rule for rule in self.rules}
         self._actions = {word: NamedAction(stored_name(word), action) for word, action in found.actions.items()}
-        config = self._files.config
-        self.group_seconds = config.duration("alerts.group_wait")
-        self.repeat_seconds = config.duration("alerts.repeat")
+        self.times = sending_times(self._files.config)
 
     @property
     def config(self) -> Config:
@@ -54,6 +53,11 @@ class Book:
             return False
         self._use(found)
         return True
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether any rule sends messages."""
+        return any(word in self._actions for rule in self.rules for word in rule.actions)
 
     def rule(self, name: str) -> Rule | None:
         """The rule of this name, if it is in force."""

@@ -51,7 +51,7 @@ class Dispatch:
         book, marks, plan = self._book(), Marks(database), Plan(Outbox(database))
         for alert in alerts:
             if alert.state is State.FIRING and not marks.is_muted(alert.rule, alert.job_id, now):
-                plan.tell_again(alert, now - book.repeat_seconds)
+                plan.tell_again(alert, now - book.times.repeat_seconds)
         plan.carry_out(book, now)
 
     def take_step(self, database: Database, rule: Rule, alert: StoredAlert, do: str, now: float) -> None:
@@ -124,6 +124,6 @@ class Plan:
                 state=state,
                 severity=max((alert.severity for alert in alerts), key=list(Severity).index),
                 created_at=now,
-                ready_at=now + (0.0 if named.action.type == LOG else book.group_seconds),
+                ready_at=now + (0.0 if named.action.type == LOG else book.times.group_wait_seconds),
                 members=members,
             )

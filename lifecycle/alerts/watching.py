@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.sampler import Batch, Sampler
     from jobtop.core.model import Job
     from jobtop.core.paths import StatePaths
+    from jobtop.lifecycle.alerts.messages import Messages
     from jobtop.store.alerts.alert_rows import StoredAlert
     from jobtop.store.database import Database
     from jobtop.store.samples.sink import StoreSink
@@ -75,6 +76,12 @@ class AlertWatch:
     def connect(self, sink: StoreSink, sampler: Sampler) -> None:
         """Use the store and the sampler of the engine that calls this."""
         self.sink, self.sampler = sink, sampler
+
+    def open_messages(self) -> Messages:
+        """What sends the messages of this engine, in threads of its own."""
+        from jobtop.lifecycle.alerts.messages import Messages
+
+        return Messages(self.paths, self.network, lambda: self.book)
 
     def see(self, batch: Batch) -> Sequence[Transition]:
         """Judge a batch; return the changes of alerts, to be stored with it."""

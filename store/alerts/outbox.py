@@ -9,6 +9,7 @@ from jobtop.core.alerts.model import Severity, State
 from jobtop.core.errors import RowDamaged
 from jobtop.core.record import record
 from jobtop.store.alerts.alert_rows import ALERTS_SINCE_VERSION
+from jobtop.store.alerts.unsent import UNSENT, count_unsent
 from jobtop.store.jobs import stored_text
 from jobtop.store.rows import check_moments, check_texts, parse_json, parse_mapping, parse_member, quote_value
 from jobtop.store.schema import has_tables_of
@@ -26,8 +27,6 @@ COLUMNS = (
     "id, key, rule, action, origin, state, severity, created_at, ready_at, next_try_at, tries, problem, sent_at,"
     " given_up_at, members, content"
 )
-# The same words as in the index messages_unsent: otherwise SQLite does not use it.
-UNSENT = "sent_at IS NULL AND given_up_at IS NULL"
 MOST = 1000
 
 
@@ -178,10 +177,7 @@ class Outbox:
 
     def unsent_count(self) -> int:
         """How many messages are neither sent nor given up."""
-        with self.database.reading() as connection:
-            if not has_tables_of(connection, ALERTS_SINCE_VERSION):
-                return 0
-            return int(connection.execute(f"SELECT count(*) FROM messages WHERE {UNSENT}").fetchone()[0])
+        return count_unsent(self.database)
 
     def listing(self, since: float | None = None, rule: str | None = None, limit: int = MOST) -> list[Outgoing]:
         """Messages of every state that were created since a moment, the newest first."""
