@@ -361,8 +361,12 @@ class Agent:
         from jobtop.lifecycle.alerts.watching import AlertWatch
 
         alerts = AlertWatch(self.paths, self.config, self._known)
-        alerts.on_messages = partial(self._due.pop, "messages", None)  # the next round looks for them
+        alerts.on_messages = self._look_for_messages
         return alerts
+
+    def _look_for_messages(self) -> None:
+        """Let the next round look for messages; from the thread that stores samples."""
+        self._due.pop("messages", None)
 
     def _has_messages(self) -> bool:
         """Whether messages about alerts are to be sent; if there are any, they are sent in other threads."""

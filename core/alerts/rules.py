@@ -69,6 +69,7 @@ def parse_rule(table: Table, place: Place, default: Table | None = None) -> Rule
     levels = {name: _level(merged, name, expression, place) for name in ("above", "below", "clear")}
     _check_levels(kind, levels, place)
     filter_text = _field(merged, "filter", place, "")
+    steps = _field(merged, "steps", place, ())
     return Rule(
         name=_field(merged, "name", place, ""),
         kind=kind,
@@ -77,7 +78,7 @@ def parse_rule(table: Table, place: Place, default: Table | None = None) -> Rule
         origin=place.origin,
         expression=expression,
         **levels,
-        for_seconds=_field(merged, "for", place, 0.0),
+        for_seconds=_field(merged, "for", place, steps[0].after_seconds if steps else 0.0),
         cooldown_seconds=_field(merged | {"cooldown": merged.get("cooldown", COOLDOWN)}, "cooldown", place, 0.0),
         limit=_expression(merged, "limit", kind, scope, place),
         within_seconds=_field(merged, "within", place, None),
@@ -89,7 +90,7 @@ def parse_rule(table: Table, place: Place, default: Table | None = None) -> Rule
         message=_message(merged, expression, kind, place),
         remedy=_field(merged, "remedy", place, None),
         actions=_field(merged, "actions", place, ()),
-        steps=_field(merged, "steps", place, ()),
+        steps=steps,
         is_enabled=_field(merged, "enabled", place, True),
         directory=place.directory,
     )

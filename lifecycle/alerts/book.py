@@ -33,7 +33,7 @@ class Book:
     def _use(self, found: RuleSet) -> None:
         self.rules: Sequence[Rule] = found.in_force
         self._by_name = {rule.name: rule for rule in self.rules}
-        self._actions = {word: NamedAction(stored_name(word), action) for word, action in found.actions.items()}
+        self._actions = {word: NamedAction(stored_name(word, action), action) for word, action in found.actions.items()}
         self.times = sending_times(self._files.config)
 
     @property
@@ -70,11 +70,11 @@ class Book:
         return next((named for named in self._actions.values() if named.name == word), None)
 
 
-def stored_name(word: str) -> str:
+def stored_name(word: str, action: Action) -> str:
     """The name of an action in the store. An address in a short form may be a secret: only its digest is kept."""
-    kind, colon, _ = word.partition(":")
-    if not colon:
-        return word
+    if ":" not in word:
+        return action.name
     from hashlib import sha256
 
-    return f"{kind}:{sha256(word.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+    digest = sha256(word.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{action.name} #{digest[:6]}"

@@ -43,7 +43,7 @@ class Messages:
             self._action,
             self._composed,
             paths.names.log,
-            is_quiet=lambda now: book().times.is_quiet(now),
+            is_quiet=self._is_quiet,
             give_up_seconds=book().times.give_up_seconds,
         )
 
@@ -56,6 +56,9 @@ class Messages:
         if seconds:
             self.deliverer.wake()
         return self.deliverer.close(seconds)
+
+    def _is_quiet(self, now: float) -> bool:
+        return self._book().times.is_quiet(now)
 
     def _composed(self, database: Database, row: Outgoing) -> Message | None:
         return compose_stored(database, row, self._book().rule, self.paths.host, time.time())
@@ -90,7 +93,7 @@ def project_actions(directory: str) -> dict[str, Action]:
         found = load_rule_set(load((), os.environ, directory))
     except (JobtopError, OSError):
         return {}
-    return {stored_name(word): action for word, action in found.actions.items()}
+    return {stored_name(word, action): action for word, action in found.actions.items()}
 
 
 def leave_messages(

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from jobtop.core import journal
 from jobtop.core.alerts.evaluator import Evaluator
-from jobtop.core.alerts.model import OPEN_STATES, State, Transition
+from jobtop.core.alerts.model import OPEN_STATES, RuleKind, State, Transition
 from jobtop.core.errors import JobtopError, StoreError
 from jobtop.core.measure.collectors.host.reading import host_frame
 from jobtop.core.run.interactive import takes_over_terminal
@@ -19,6 +19,7 @@ from jobtop.lifecycle.alerts.dispatch import Dispatch
 from jobtop.lifecycle.alerts.slow_keys import SlowKeys
 from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.database import open_to_write
+from jobtop.store.jobs import Jobs
 from jobtop.store.output.logs import log_sizes
 
 TYPE_CHECKING = False
@@ -143,6 +144,14 @@ class AlertWatch:
             return
         self._joined[key] = job
         self.evaluator.join(job, self._open_transitions(key))
+        self._give_past(job)
+
+    def _give_past(self, job: Job) -> None:
+        """Tell the evaluator what earlier jobs of the same name used."""
+        if self.sink is not None and any(rule.kind is RuleKind.DEVIATION for rule in self.book.rules):
+            with suppress(StoreError):
+                past = self.sink.write(lambda database: Jobs(database).earlier_runs(job, MOST_PAST))
+                self.evaluator.set_past(job.id, past)
 
     def _open_transitions(self, key: str | None) -> list[Transition]:
         """The alerts that an earlier engine left open."""

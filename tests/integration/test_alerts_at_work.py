@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from endpoints import web_endpoint
 
 from running import ended, kill_if_alive, running, show
 from support import Jobtop, wait_for
@@ -62,6 +63,27 @@ def test_a_job_that_fails_is_an_alert_and_its_open_ones_end(jobtop: Jobtop) -> N
     assert alert["rule"] == "job-failed"
     assert "3" in alert["text"]
     assert alert["state"] == "resolved"
+
+
+def test_many_jobs_that_trip_a_rule_become_one_message(jobtop: Jobtop) -> None:
+    with web_endpoint() as endpoint:
+        configure(
+            jobtop,
+            WORKS.format(severity="warning")
+            + f'actions = ["here"]\n[[action]]\nname = "here"\ntype = "webhook"\nurl = "{endpoint.url()}"\n'
+            + '[alerts]\ngroup_wait = "2s"\n[monitor]\ninterval = "0.2s"\n',
+        )
+        for number in range(4):
+            assert jobtop("submit", "--name", f"it-{number}", "--", *busy(1.0)).returncode == 0
+        for number in range(4):
+            ended(jobtop, f"name:it-{number}", 30)
+        assert wait_for(lambda: len(endpoint.requests) > 0, 30)
+        first = endpoint.requests[0][2]
+    assert len(alerts(jobtop)) == 4
+    told = [sorted(request[2]["job_ids"]) for request in endpoint.requests if request[2]["state"] == "firing"]
+    assert sum(map(len, told)) == 4
+    assert len(told) <= 2, "two at most: with two cores the jobs do not all run at once"
+    assert first["rule"] == "works"
 
 
 def test_an_alert_goes_on_when_the_engine_is_killed(jobtop: Jobtop) -> None:

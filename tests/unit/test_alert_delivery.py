@@ -11,7 +11,8 @@ from jobtop.core.alerts.rule_set import load_rule_set
 from jobtop.core.config import load
 from jobtop.core.model import Limits, Status
 from jobtop.core.paths import StatePaths
-from jobtop.lifecycle.alerts.delivery import open_deliverer
+from jobtop.lifecycle.alerts.book import Book
+from jobtop.lifecycle.alerts.messages import Messages
 from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.alerts.outbox import Outbox
 from jobtop.store.database import Database
@@ -36,17 +37,18 @@ def test_a_stored_alert_reaches_the_address_of_a_short_form(
         config = load((), {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "xdg")}, str(tmp_path))
         found = load_rule_set(config)
         rule = found.find("full")
-        action = found.actions[rule.actions[0]]
+        book = Book(config)
+        named = book.action(rule.actions[0])
+        assert named is not None
         job = Jobs(database).insert(made_job(status=Status.RUNNING, limits=Limits(memory_bytes=8 * 2**30)))
         assert job.seq is not None
         now = time.time()
         fired = Transition(rule, job.id, State.FIRING, now, now - 30, 0.92, "memory 92.0 % of its limit")
         (alert,) = AlertStore(database).apply([fired], lambda _: job.seq or 0)
         Outbox(database).add(
-            "key", rule.name, action.name, action.origin, State.FIRING, rule.severity, now, now + 30, [alert.id]
+            "key", rule.name, named.name, named.action.origin, State.FIRING, rule.severity, now, now + 30, [alert.id]
         )
-        sender = open_deliverer(paths, config, lambda: found)
-        sender.wake()
+        sender = Messages(paths, None, lambda: book)
         assert sender.close(10.0) == 0
         _, _, content = web.requests[0]
     assert content["key"] == "key"
