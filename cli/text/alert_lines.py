@@ -10,6 +10,7 @@ from jobtop.core.clock import iso, local
 from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.units import ABSENT, format_duration, number_of, printable
 from jobtop.store.alerts.alert_rows import StoredAlert
+from jobtop.store.alerts.marks import Mark, MarkKind
 from jobtop.store.alerts.outbox import Outgoing
 
 GLYPHS = {Severity.CRITICAL: "▲", Severity.WARNING: "△", Severity.INFO: "·"}
@@ -158,6 +159,12 @@ NO_ALERT: Mapping[str, Any] = dict.fromkeys(
         *(*MOMENTS, "acknowledged_by", "note", "value", "worst", "level", "text", "detail", "is_flapping", "messages"),
     )
 )
+
+
+def mute_text(mark: Mark) -> str:
+    """The muted rule, or the muted job."""
+    name = printable(mark.name)
+    return f'rule "{name}"' if mark.kind is MarkKind.MUTE_RULE else f"job {name[:8]}"
 
 
 def now_text(until: float | None) -> str:

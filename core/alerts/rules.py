@@ -195,7 +195,7 @@ def _filter(text: str, place: Place) -> Any:
     from jobtop.core.query.filter import parse as parse_filter
 
     try:
-        return parse_filter(text, time.time())
+        return parse_filter(text, time.time(), in_memory=True)
     except BadValue as error:
         raise ConfigError(f"{place.label}.filter: {error}") from error
 

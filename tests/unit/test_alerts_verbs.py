@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -140,12 +141,68 @@ def test_everything_is_acknowledged_at_once(database: Database, job: Job) -> Non
         (("ack", "train"), "has not failed"),
         (("ack", "nothing"), "nothing"),
         (("lst",), "did you mean"),
+        (("mute", "host-memry"), "host-memory"),
+        (("mute", "--for", "2h"), "no rule"),
+        (("mute", "host-memory", "--for", "0"), "--for"),
+        (("unmute",), "--all"),
+        (("unmute", "host-memory"), "is muted"),
+        (("unmute", "train"), "not muted"),
+        (("arm", "host-memry"), "host-memory"),
+        (("arm", "host-memory"), "only warns"),
+        (("disarm", "host-memry"), "host-memory"),
     ],
 )
 def test_wrong_words_are_refused_in_one_line(database: Database, job: Job, words: tuple[str, ...], said: str) -> None:
     answer = call("alerts", *words)
     assert answer.returncode == 2
     assert_one_line(answer.stderr, said)
+
+
+def test_a_rule_and_a_job_are_muted_for_a_time(database: Database, job: Job) -> None:
+    marks = Marks(database)
+    answer = call("alerts", "mute", "host-memory", "train", "--for", "2h", "--note", "maintenance")
+    assert answer.returncode == 0
+    assert marks.is_muted("host-memory", None, time.time())
+    assert marks.is_muted("another", job.id, time.time() + 7000)
+    assert not marks.is_muted("another", job.id, time.time() + 7300)
+    listed = call("alerts", "mute").stdout.splitlines()
+    assert len(listed) == 3
+    assert "maintenance" in listed[1]
+    found = json.loads(call("alerts", "mute", "--json").stdout)
+    assert {(one["rule"], one["job_id"], one["by"]) for one in found} == {
+        ("host-memory", None, user_name()),
+        (None, job.id, user_name()),
+    }
+    assert call("alerts", "unmute", "train", "host-memory").stdout.count("unmuted") == 2
+    assert marks.all() == []
+    assert "Nothing is muted" in call("alerts", "mute").stdout
+
+
+def test_a_mute_without_a_time_holds_until_it_is_taken_back(home: Path) -> None:
+    assert call("alerts", "mute", "host-memory").returncode == 0
+    assert json.loads(call("alerts", "mute", "--json").stdout)[0]["until"] is None
+    assert "unmuted" in call("alerts", "unmute", "--all").stdout
+
+
+def test_an_armed_rule_says_what_it_does_to_which_jobs(home: Path, database: Database, job: Job) -> None:
+    config = Path.home() / ".config/jobtop/config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(
+        '[[alert]]\nname = "too long"\nmetric = "mem.used"\nabove = "1MiB"\nfilter = "name:train*"\n'
+        'steps = [{after = "60m"}, {after = "120m", do = "stop"}]\n'
+    )
+    fire(database, job.id, job, rule="too long", at=time.time() - 3600)
+    answer = call("alerts", "arm", "too long")
+    assert answer.returncode == 0, answer.stderr
+    assert "stops jobs after 2h" in answer.stdout
+    assert "name:train*" in answer.stdout
+    assert "interactive" in answer.stdout
+    assert f"{job.id[:8]} train: firing for 1h" in answer.stdout
+    assert "disarm 'too long'" in answer.stdout
+    assert Marks(database).has(MarkKind.ARMED, "too long")
+    assert "disarmed" in call("alerts", "disarm", "too long").stdout
+    assert not Marks(database).has(MarkKind.ARMED, "too long")
+    assert "was not armed" in call("alerts", "disarm", "too long").stdout
 
 
 def test_nothing_is_acknowledged_if_one_word_is_wrong(database: Database, job: Job) -> None:

@@ -4,8 +4,12 @@ import re
 
 import click
 
+from jobtop.cli.app import App
 from jobtop.cli.completion import CompletionApp
-from jobtop.core.errors import JobtopError
+from jobtop.core.alerts.model import Rule
+from jobtop.core.errors import BadValue, JobtopError, UnknownJob, did_you_mean
+from jobtop.core.model import Job
+from jobtop.core.units import printable
 from jobtop.store.alerts.alert_rows import AlertStore
 
 
@@ -38,3 +42,20 @@ def complete_alert(ctx: click.Context, param: click.Parameter, incomplete: str) 
 def alert_number(word: str) -> int | None:
     """Return the id of an alert; None for words that can only mean a job, such as `#17`."""
     return int(word) if re.fullmatch(r"[0-9]{1,18}", word, re.ASCII) else None
+
+
+def find_rule_or_job(app: App, word: str) -> tuple[Rule | None, Job | None]:
+    """Return the rule or the job of this host that a word means; BadValue names the nearest rule."""
+    from jobtop.core.alerts.rule_set import load_rule_set
+
+    found = load_rule_set(app.config)
+    for rule in found.rules:
+        if rule.name == word:
+            return rule, None
+    try:
+        _, [job] = app.jobs_to_change([word])
+    except UnknownJob:
+        hint = did_you_mean(word, [rule.name for rule in found.rules])
+        shown = printable(word if len(word) <= 60 else f"{word[:60]}…")
+        raise BadValue(f'no rule and no job "{shown}"{hint or " (jobtop alerts rules lists rules)"}') from None
+    return None, job

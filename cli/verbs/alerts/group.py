@@ -14,6 +14,10 @@ VERBS = {
     "list": "listing:list_",
     "rules": "rules:rules",
     "ack": "ack:ack",
+    "mute": "mute:mute",
+    "unmute": "mute:unmute",
+    "arm": "arm:arm",
+    "disarm": "arm:disarm",
     "try-action": "try_action:try_action",
     "test": "replay:test",
 }

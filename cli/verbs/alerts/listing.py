@@ -8,14 +8,23 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import complete_job_id
-from jobtop.cli.text.alert_lines import COLUMNS, NO_ALERT, alert_json, alert_row, by_alert, now_text, undelivered_lines
+from jobtop.cli.text.alert_lines import (
+    COLUMNS,
+    NO_ALERT,
+    alert_json,
+    alert_row,
+    by_alert,
+    mute_text,
+    now_text,
+    undelivered_lines,
+)
 from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
 from jobtop.cli.values import Count, PastMoment
 from jobtop.cli.verbs.alerts.choices import complete_rule
 from jobtop.core.alerts.model import Severity, State
 from jobtop.core.errors import StoreError
 from jobtop.core.procfs import boot_id
-from jobtop.core.units import number_of, printable
+from jobtop.core.units import number_of
 from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
 from jobtop.store.alerts.marks import MarkKind, Marks
 from jobtop.store.alerts.outbox import Outbox, Outgoing
@@ -144,11 +153,6 @@ def foot_lines(app: App, now: float) -> list[str]:
         marks = Marks(jobs.database)
         muted = [mark for kind in MUTES for mark in marks.all(kind, now)]
         lines = [*undelivered_lines([*unsent, *given_up], now)]
-        return lines + [f"muted: {mute_name(jobs, mark.kind, mark.name)} {now_text(mark.until)}" for mark in muted]
+        return lines + [f"muted: {mute_text(mark)} {now_text(mark.until)}" for mark in muted]
 
     return [line for _, lines in app.fleet.each(read) for line in lines]
-
-
-def mute_name(jobs: Jobs, kind: MarkKind, name: str) -> str:
-    """Return the name of a muted rule, or the id of a muted job."""
-    return f'rule "{printable(name)}"' if kind is MarkKind.MUTE_RULE else f"job {printable(name[:8])}"
