@@ -9,7 +9,7 @@ from jobtop.core.alerts.detector import Reading
 from jobtop.core.alerts.expression import JOB_POSITIONS
 from jobtop.core.alerts.job_events import EventRules
 from jobtop.core.alerts.model import RuleKind
-from jobtop.core.alerts.rule_watch import DROPPED, NOT_MEANT, RuleWatch
+from jobtop.core.alerts.rule_watch import DROPPED, NOT_MEANT, RuleWatch, ended
 from jobtop.core.alerts.seen import Seen, longest_gap
 from jobtop.core.model import Sample
 
@@ -103,9 +103,7 @@ class Evaluator:
         for alert in open_alerts:
             watch = self._watches.get((alert.rule.name, alert.rule.directory))
             if watch is None:
-                watch = RuleWatch(alert.rule, self._jobs)
-                watch.resume(alert)
-                self._due += watch.close_all(max(self._at, alert.at), DROPPED)
+                self._due.append(ended(alert, max(self._at, alert.at), DROPPED))
             elif alert.owner not in watch.open:
                 watch.resume(alert)
 
@@ -117,7 +115,8 @@ class Evaluator:
 
     def leave(self, job_id: str, at: float) -> list[Transition]:
         """Judge a job no longer: it has ended, and so have its alerts."""
-        changes = self._begin(at)
+        self._move_clock(at)
+        changes: list[Transition] = []
         for watch in self._watches.values():
             change = watch.leave(job_id, at)
             if change is not None:
@@ -301,12 +300,15 @@ class Evaluator:
 
     def _begin(self, at: float) -> list[Transition]:
         """Move the clock, and return the changes that wait to be returned."""
+        self._move_clock(at)
+        changes, self._due = self._due, []
+        return changes
+
+    def _move_clock(self, at: float) -> None:
         if self._at:
             self._now += min(max(0.0, at - self._at), LONGEST_STEP_SECONDS)
         # Events may be a little older than samples. Only a clock that was set goes back by more.
         self._at = at if at < self._at - LONGEST_STEP_SECONDS else max(at, self._at)
-        changes, self._due = self._due, []
-        return changes
 
 
 def rows_by_job(rows: Iterable[JobRow]) -> dict[str, list[JobRow]]:

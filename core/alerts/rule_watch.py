@@ -315,3 +315,10 @@ class RuleWatch:
 def is_same_rule(one: Rule, other: Rule) -> bool:
     """Whether two rules are the same; filters that were read at different times differ only in their time."""
     return replace(one, filter=None) == replace(other, filter=None)
+
+
+def ended(alert: Transition, at: float, why: str) -> Transition:
+    """Return the end of an alert that an earlier engine has opened and no rule goes on with."""
+    detail: dict[str, object] = {"why": why} | ({NEVER_FIRED: True} if alert.state is State.PENDING else {})
+    text = f"{why}, after {format_duration(max(0.0, at - alert.began_at))}"
+    return replace(alert, state=State.RESOLVED, at=at, text=text, values={}, detail=detail)

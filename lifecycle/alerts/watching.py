@@ -10,9 +10,10 @@ from contextlib import suppress
 
 from jobtop.core import journal
 from jobtop.core.alerts.evaluator import Evaluator
-from jobtop.core.alerts.model import OPEN_STATES, RuleKind, State, Transition
+from jobtop.core.alerts.model import BUILT_IN, OPEN_STATES, Rule, RuleKind, State, Transition
 from jobtop.core.errors import JobtopError, StoreError
 from jobtop.core.measure.collectors.host.reading import host_frame
+from jobtop.core.metrics import Scope
 from jobtop.core.run.interactive import takes_over_terminal
 from jobtop.lifecycle.alerts.book import Book
 from jobtop.lifecycle.alerts.dispatch import Dispatch
@@ -26,7 +27,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jobtop.core.alerts.model import Rule
     from jobtop.core.config import Config
     from jobtop.core.measure.sampler import Batch, Sampler
     from jobtop.core.model import Job
@@ -95,10 +95,11 @@ class AlertWatch:
         for key, _ in batch.samples:
             if key not in self._joined:
                 self._join(key)
-        changes += self.evaluator.see_jobs(batch.samples, at)
-        changes += self._see_machine(batch, at)
+        # Events first: that the machine was suspended has to be known when the first samples after it are judged.
         for owner, moment, kind, detail in batch.events:
             changes += self.evaluator.see_event(owner, kind, detail, moment)
+        changes += self.evaluator.see_jobs(batch.samples, at)
+        changes += self._see_machine(batch, at)
         if now >= self._slow_due:
             self._slow_due = now + SLOW_SECONDS
             changes += self._see_slow(at, now)
@@ -159,26 +160,28 @@ class AlertWatch:
             return []
         found = []
         for alert in self.sink.open_alerts(key):
-            rule = self.book.rule(alert.rule)
-            if rule is not None:
-                found.append(
-                    Transition(
-                        rule,
-                        alert.owner,
-                        alert.state,
-                        alert.fired_at or alert.began_at,
-                        alert.began_at,
-                        alert.value,
-                        alert.text,
-                        is_flapping=alert.is_flapping,
-                    )
+            rule = self.book.rule(alert.rule) or removed_rule(alert)
+            found.append(
+                Transition(
+                    rule,
+                    alert.owner,
+                    alert.state,
+                    alert.fired_at or alert.began_at,
+                    alert.began_at,
+                    alert.value,
+                    alert.text,
+                    is_flapping=alert.is_flapping,
                 )
-                if rule.steps:
-                    self._stepping[alert.id] = alert
+            )
+            if rule.steps:
+                self._stepping[alert.id] = alert
         return found
 
     def _see_machine(self, batch: Batch, at: float) -> list[Transition]:
         """Judge the host and its devices, if this engine records them."""
+        if self._sees_host and self.sampler is not None and not self.sampler.records_host:
+            self._sees_host = False  # another engine does from now on, and goes on with the open alerts
+            self.evaluator.leave_host()
         if batch.host is None and not batch.devices:
             return []
         if not self._sees_host:
@@ -258,6 +261,11 @@ class AlertWatch:
     def _log(self, level: str, text: str) -> None:
         with suppress(OSError):
             journal.write(self.paths.names.log, level, text)
+
+
+def removed_rule(alert: StoredAlert) -> Rule:
+    """A rule that stands for one that is not in force any more: the evaluator ends its alerts."""
+    return Rule(alert.rule, alert.kind, Scope.JOB, alert.severity, BUILT_IN, is_enabled=False)
 
 
 def program_names(job: Job) -> set[str]:
