@@ -10,6 +10,7 @@ import time
 
 from jobtop.core.alerts.expression import Expression, parse
 from jobtop.core.alerts.expression_parser import Node
+from jobtop.core.alerts.measures import PERCENT, RATIO, sum_measure
 from jobtop.core.alerts.model import BUILT_IN, Rule, RuleKind, Severity
 from jobtop.core.alerts.rule_fields import (
     ALERT_FIELDS,
@@ -21,6 +22,7 @@ from jobtop.core.alerts.rule_fields import (
     REQUIRED,
     level,
     one_of,
+    words_of,
 )
 from jobtop.core.errors import BadValue, ConfigError, did_you_mean
 from jobtop.core.metrics import Scope
@@ -42,6 +44,7 @@ KIND_MESSAGE_FIELDS = {
 }
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 COOLDOWN = "10m"
+SMALLEST_PERCENTAGE = 10  # a share of 1,000 % and more is a percentage that was written as a plain number
 
 
 @record
@@ -68,6 +71,8 @@ def parse_rule(table: Table, place: Place, default: Table | None = None) -> Rule
     expression = _expression(merged, "metric", kind, scope, place)
     levels = {name: _level(merged, name, expression, place) for name in ("above", "below", "clear")}
     _check_levels(kind, levels, place)
+    limit = _expression(merged, "limit", kind, scope, place)
+    _check_limit(expression, limit, place)
     filter_text = _field(merged, "filter", place, "")
     steps = _field(merged, "steps", place, ())
     return Rule(
@@ -80,7 +85,7 @@ def parse_rule(table: Table, place: Place, default: Table | None = None) -> Rule
         **levels,
         for_seconds=_field(merged, "for", place, steps[0].after_seconds if steps else 0.0),
         cooldown_seconds=_field(merged | {"cooldown": merged.get("cooldown", COOLDOWN)}, "cooldown", place, 0.0),
-        limit=_expression(merged, "limit", kind, scope, place),
+        limit=limit,
         within_seconds=_field(merged, "within", place, None),
         window_seconds=_field(merged, "window", place, None),
         factor=_field(merged, "factor", place, None),
@@ -171,9 +176,33 @@ def _level(table: Table, name: str, expression: Expression | None, place: Place)
     if name not in table or expression is None:
         return None
     try:
-        return level(table[name], expression.measure)
+        value = level(table[name], expression.measure)
+        _check_share(table[name], value, expression)
+        return value
     except BadValue as error:
         raise ConfigError(f"{place.label}.{name}: {error}") from error
+
+
+def _check_share(raw: object, value: float, expression: Expression) -> None:
+    """Raise BadValue for a number that was meant as a percentage: the rule would never fire, or always."""
+    if isinstance(raw, str):
+        return
+    is_quotient = expression.measure == RATIO and expression.tree.kind == "/"
+    if is_quotient and abs(value) >= SMALLEST_PERCENTAGE:
+        raise BadValue(f'{value:g} is a share of {value * 100:g} %; use "{value:g}%" or {value / 100:g}')
+    if expression.measure == PERCENT and 0 < abs(value) < 1:
+        raise BadValue(f'{value:g} is less than one percent; use {value * 100:g}, or "{value:g}%" if that is meant')
+
+
+def _check_limit(expression: Expression | None, limit: Expression | None, place: Place) -> None:
+    """Refuse a limit that values of the rule cannot be compared with."""
+    if expression is None or limit is None:
+        return
+    if sum_measure(expression.measure, limit.measure) is None:
+        raise ConfigError(f"{place.label}.limit: is of {words_of(limit.measure)}, the metric of {expression.measure}")
+    if limit.keys and expression.is_slow != limit.is_slow:
+        slow = limit.keys[0] if limit.is_slow else expression.keys[0]
+        raise ConfigError(f'{place.label}.limit: "{slow}" is not read with the samples, and the other one is')
 
 
 def _check_levels(kind: RuleKind, levels: Mapping[str, float | None], place: Place) -> None:

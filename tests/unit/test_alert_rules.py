@@ -86,6 +86,7 @@ def test_each_kind_has_its_defaults() -> None:
     forecast = rule(kind="forecast", metric="mem.used", limit="limit.memory")
     assert (forecast.within_seconds, forecast.window_seconds) == (600, 900)
     assert rule(kind="forecast", metric="mem.used", limit="8GiB", scope="host").limit is not None
+    assert rule(kind="forecast", metric="cwd.disk_used", limit="cwd.disk_total").limit is not None
     assert rule(kind="leak", metric="mem.used").window_seconds == 3600
     assert rule(kind="stall").for_seconds == 900
     assert rule(kind="deviation").factor == 1.3
@@ -126,6 +127,10 @@ def test_each_kind_has_its_defaults() -> None:
         ({"metric": "mem.used", "above": 1, "steps": [{"after": 1, "do": "signal:USR9"}]}, "steps: …signal"),
         ({"metric": "mem.used", "above": 1, "steps": [{"after": 2}, {"after": 1}]}, "steps: …before"),
         ({"metric": "mem.used", "above": 1, "steps": "stop"}, "steps: …list"),
+        ({"metric": "mem.used / limit.memory", "above": 90}, 'above: …9000 %…"90%" or 0.9'),
+        ({"metric": "cpu.percent", "above": 0.9}, 'above: …90…"0.9%"'),
+        ({"kind": "forecast", "metric": "mem.used", "limit": "limit.cpus"}, "limit: …cores…bytes"),
+        ({"kind": "forecast", "metric": "mem.used", "limit": "cwd.disk_total"}, "limit: …samples"),
         ({"kind": "event"}, "event: is missing"),
         ({"kind": "event", "event": []}, "event: …no event"),
         ({"kind": "event", "event": ["faild"]}, 'event: "faild"…"failed"'),

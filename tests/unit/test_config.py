@@ -478,3 +478,12 @@ def test_without_files_nothing_heavy_is_imported(tmp_path: Path) -> None:
     command = [sys.executable, "-c", script, str(tmp_path)]
     done = subprocess.run(command, env={"PYTHONPATH": path}, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout == "set()\n"
+
+
+def test_rules_are_not_checked_while_settings_are_loaded(machine: Machine) -> None:
+    machine.write(machine.user_file, HOOK + "[[action]]\nname = 'x'\n[alerts]\noff = ['io-wait']")
+    program = "import sys; from jobtop.core.config import load; loaded = load((), {'HOME': sys.argv[1]}, '/', '/x')\n"
+    program += "print(len(loaded.alerts), [name for name in sys.modules if 'alerts' in name or 'metrics' in name])"
+    command = [sys.executable, "-c", program, machine.environ["HOME"]]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("1 []\n", "")
