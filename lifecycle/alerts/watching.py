@@ -191,7 +191,8 @@ class AlertWatch:
         if batch.host is not None:
             _, before, after = batch.host
             seconds = after.monotonic - before.monotonic
-            values = {**after.values, **self._slow_keys.host, "cpu.percent": host_frame(before, after).cpu.percent}
+            made = {"cpu.percent": host_frame(before, after).cpu.percent, "cpu.count": len(after.cores) or None}
+            values = {**after.values, **self._slow_keys.host, **made}
             changes += self.evaluator.see_host(before.values, values, seconds, at)
         for device, moment, readings in batch.devices:
             changes += self.evaluator.see_device(device, moment, readings, at)
