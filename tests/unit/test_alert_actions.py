@@ -61,6 +61,11 @@ def hostile_message(text: str) -> Message:
     )
 
 
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
 @pytest.fixture
 def web() -> Iterator[WebEndpoint]:
     with web_endpoint() as endpoint:
@@ -80,7 +85,7 @@ def deliver(
     environ: dict[str, str] | None = None,
     **fields: Any,
 ) -> None:
-    surroundings = {"PATH": os.environ["PATH"], "NO_PROXY": "*"} if environ is None else environ
+    surroundings = {"PATH": os.environ["PATH"]} if environ is None else environ
     send(message, Action("test", kind, fields, "/etc/jobtop/config.toml"), Secrets(surroundings), log)
 
 
@@ -190,7 +195,7 @@ def test_a_refused_connection_names_the_host_and_not_the_address() -> None:
 
 
 def test_a_header_of_a_secret_with_a_line_break_is_refused(web: WebEndpoint) -> None:
-    environ = {"AUTH": f"{SECRET}\r\nX-Other: 1", "NO_PROXY": "*"}
+    environ = {"AUTH": f"{SECRET}\r\nX-Other: 1"}
     error = failure("webhook", url=web.url(), headers={"Authorization": "env:AUTH"}, environ=environ)
     assert "header" in error.reason
     assert SECRET not in error.reason

@@ -43,6 +43,11 @@ time.sleep(60)
 """
 
 
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
 @pytest.fixture
 def web() -> Iterator[WebEndpoint]:
     with web_endpoint() as endpoint:
@@ -70,7 +75,7 @@ def composed(_: Database, row: Outgoing) -> Message | None:
 
 def deliverer(paths: StatePaths, actions: Sequence[Action], **settings: Any) -> Deliverer:
     by_name = {(action.name, action.origin): action for action in actions}
-    defaults: dict[str, Any] = {"backoff_seconds": QUICK, "poll_seconds": 0.05, "environ": {"NO_PROXY": "*"}}
+    defaults: dict[str, Any] = {"backoff_seconds": QUICK, "poll_seconds": 0.05, "environ": {}}
     return Deliverer(
         lambda: open_to_write(paths),
         lambda name, origin: by_name.get((name, origin)),
@@ -308,7 +313,7 @@ def test_no_secret_is_in_the_store_the_log_or_the_output_after_failures(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     web.behaviour, web.body = 500, f"no {SECRET}"
-    environ = {"URL": web.url(f"/services/{SECRET}"), "AUTH": f"Bearer {SECRET}", "NO_PROXY": "*"}
+    environ = {"URL": web.url(f"/services/{SECRET}"), "AUTH": f"Bearer {SECRET}"}
     with web_endpoint() as gone:
         pass
     actions = [
@@ -339,9 +344,7 @@ def test_a_store_that_cannot_be_opened_is_tried_again(web: WebEndpoint, paths: S
         return open_to_write(paths)
 
     action = webhook(web)
-    sender = Deliverer(
-        open_database, lambda *_: action, composed, paths.names.log, environ={"NO_PROXY": "*"}, poll_seconds=0.01
-    )
+    sender = Deliverer(open_database, lambda *_: action, composed, paths.names.log, environ={}, poll_seconds=0.01)
     with closing(sender):
         sender.wake()
         wait_for(lambda: web.accepted == ["a"])
