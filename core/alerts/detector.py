@@ -27,7 +27,8 @@ if TYPE_CHECKING:
         """Judges the owners of one rule. `join` may come again for a job that it knows: the record has changed.
 
         With `is_fed`, it gets every value of the rule's expression as it is sampled. `look` returns a finding for
-        each owner that it can judge, also while nothing is wrong: an earlier engine may have opened an alert.
+        each owner that it can judge, also while nothing is wrong: an earlier engine may have opened an alert. It gets
+        no reading of an owner that does not concern it, such as a job without a limit.
         """
 
         is_fed: bool
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         def leave(self, owner: Owner) -> None: ...
         def feed(self, owner: Owner, moment: float, value: float) -> None: ...
         def set_past(self, job_id: str, past: Sequence[Job]) -> None: ...
+        def concerns(self, owner: Owner) -> bool: ...
         def look(self, readings: Sequence[Reading], now: float) -> Iterable[Finding]: ...
         def look_back(self, job: Job, past: Sequence[Job]) -> Finding | None: ...
 
@@ -87,6 +89,10 @@ class Indifferent:
 
     def set_past(self, job_id: str, past: Sequence[Job]) -> None:
         """Earlier jobs of the same name, the newest first."""
+
+    def concerns(self, owner: Owner) -> bool:
+        """Whether a reading of this owner is needed."""
+        return True
 
     def look_back(self, job: Job, past: Sequence[Job]) -> Finding | None:
         """Judge a job that has ended."""

@@ -269,7 +269,8 @@ class Evaluator:
             owners: Iterable[Owner] = watch.members & self._seen.keys()
         else:
             owners = [owner for owner in self._seen if scope_of(owner) == watch.rule.scope]
-        return [self._reading(watch, owner, self._seen[owner]) for owner in owners]
+        concerns = watch.detector.concerns if watch.detector is not None else lambda _: True
+        return [self._reading(watch, owner, self._seen[owner]) for owner in owners if concerns(owner)]
 
     def _reading(self, watch: RuleWatch, owner: Owner, seen: Seen) -> Reading:
         values = (seen.before, seen.after, seen.seconds, seen.moment)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from alerting import FIRST_JOB, NOON, feed, ids, job, rule, sample, told, watching
 
-from jobtop.core.alerts.detector import Finding, Reading
+from jobtop.core.alerts.detector import Finding, Indifferent, Reading
 from jobtop.core.alerts.evaluator import Evaluator
 from jobtop.core.alerts.expression import parse
 from jobtop.core.alerts.model import BUILT_IN, Rule, RuleKind, Severity, State, Transition
@@ -328,10 +328,8 @@ def test_a_job_that_ended_well_fires_nothing() -> None:
         assert evaluator.see_end(replace(job(), status=status), (), NOON) == []
 
 
-class LargeMemory:
+class LargeMemory(Indifferent):
     """A detector that finds a job bad above 100 bytes of memory, and remembers its calls."""
-
-    is_fed = False
 
     def __init__(self) -> None:
         self.calls: list[object] = []

@@ -46,13 +46,15 @@ class GrowthDetector(Indifferent):
             window = self._windows[owner] = ThinnedWindow(self._window_seconds)
         window.add(moment, value)
 
+    def concerns(self, owner: Owner) -> bool:
+        """Whether there is a window of the owner."""
+        return owner in self._windows
+
     def look(self, readings: Sequence[Reading], now: float) -> Iterator[Finding]:
         """Judge the window of each owner."""
         del now
         for reading in readings:
-            window = self._windows.get(reading.owner)
-            if window is not None:
-                yield self.judge(reading, window)
+            yield self.judge(reading, self._windows[reading.owner])
 
     def judge(self, reading: Reading, window: ThinnedWindow) -> Finding:
         raise NotImplementedError

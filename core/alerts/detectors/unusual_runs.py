@@ -66,18 +66,20 @@ class DeviationDetector(Indifferent):
         if expected is not None:
             self._usual[job_id] = expected
 
+    def concerns(self, owner: Owner) -> bool:
+        """Whether it is known what is usual for a job."""
+        return owner in self._usual
+
     def look(self, readings: Sequence[Reading], now: float) -> Iterator[Finding]:
         """Say which running jobs have used more than usual already."""
         del now
         for reading in readings:
-            expected = self._usual.get(reading.owner)
-            if expected is not None:
-                value = self._used_so_far(reading)
-                found = deviation(value, expected)
-                if found is not None:
-                    yield self._finding(reading.owner, found, "so far")
-                elif value is not None:
-                    yield Finding(reading.owner, Verdict.GOOD, value)
+            value = self._used_so_far(reading)
+            found = deviation(value, self._usual[reading.owner])
+            if found is not None:
+                yield self._finding(reading.owner, found, "so far")
+            elif value is not None:
+                yield Finding(reading.owner, Verdict.GOOD, value)
 
     def look_back(self, job: Job, past: Sequence[Job]) -> Finding | None:
         """Judge a job that has ended by its own means."""
