@@ -55,9 +55,12 @@ class Monitoring:
         if (notice := shortage_notice(config)) is not None:
             self.app.warn(notice)
         if config.boolean("alerts.enabled"):
+            from jobtop.core.alerts.rule_set import notices_of
             from jobtop.lifecycle.alerts.watching import AlertWatch
 
             self.alerts = AlertWatch(self.app.paths, config, lambda _: self.recorder.job, print_change)
+            for notice in notices_of(self.alerts.book.problems):
+                self.app.warn(notice)
         sink = StoreSink(
             self.app.paths,
             config.switch("store.network"),

@@ -7,6 +7,7 @@ import time
 
 from jobtop.core.alerts.model import BUILT_IN
 from jobtop.core.alerts.rule_set import RuleSet, load_rule_set
+from jobtop.core.config import BY_KEY
 from jobtop.core.errors import ConfigError
 from jobtop.core.record import replace
 
@@ -33,6 +34,12 @@ class RuleFiles:
         self._checked = clock()
         self.found = load_rule_set(config)
         self.problems = [problem.text for problem in self.found.problems]
+        self._untold = [*self.problems]
+
+    def take_problems(self) -> list[str]:
+        """Return the problems that were not returned before; at first, those of the start."""
+        taken, self._untold = self._untold, []
+        return taken
 
     def changed(self) -> RuleSet | None:
         """Return the new rules if a file has changed and its rules could be read; looks at most every 2 seconds."""
@@ -48,15 +55,15 @@ class RuleFiles:
             config = self.config.load_again()
         except ConfigError as error:
             self.problems = [f"{error}; the rules stay as they were"]
+            self._untold += self.problems
             return None
         found = self._with_former(load_rule_set(config))
-        self.config = replace(config, load_again=self.config.load_again)
+        before, self.config = self.config, config
         self.problems = [*config.notices, *(problem.text for problem in found.problems)]
-        if (found.rules, found.actions) == (self.found.rules, self.found.actions):
-            self.found = found
-            return None
+        self._untold += self.problems
+        is_same = (found.rules, found.actions) == (self.found.rules, self.found.actions)
         self.found = found
-        return found
+        return None if is_same and _times(before) == _times(config) else found
 
     def _with_former(self, found: RuleSet) -> RuleSet:
         """Keep the earlier version of each rule whose table has become wrong."""
@@ -70,6 +77,11 @@ class RuleFiles:
 
     def _read_signature(self) -> Signature:
         return tuple(map(_signature, self.config.files))
+
+
+def _times(config: Config) -> tuple[object, ...]:
+    """Return the settings of `[alerts]`."""
+    return tuple(config.value(key) for key in BY_KEY if key.startswith("alerts."))
 
 
 def _signature(path: str) -> tuple[int, int, int, int] | None:

@@ -15,7 +15,7 @@ from jobtop.core.units import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from jobtop.core.config import ActionTable, Alert, Config
 
@@ -63,8 +63,12 @@ def load_rules(config: Config) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
 
 
 def rule_notices(config: Config) -> tuple[str, ...]:
-    """Return one notice that names the first thing that is wrong, and how many more there are."""
-    _, problems = load_rules(config)
+    """Return one notice that names the first thing that is wrong in rules and actions; none if nothing is."""
+    return notices_of(load_rules(config)[1])
+
+
+def notices_of(problems: Sequence[str]) -> tuple[str, ...]:
+    """Return one notice that names the first problem, and how many more there are."""
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return (f"{problems[0]}; ignored{more}",) if problems else ()
 

@@ -46,6 +46,10 @@ class Book:
         """What is wrong in the files, a line each."""
         return self._files.problems
 
+    def take_problems(self) -> Sequence[str]:
+        """What is wrong in the files and was not told yet, a line each."""
+        return self._files.take_problems()
+
     def read_again(self) -> bool:
         """Use the files as they are now; whether something has changed."""
         found = self._files.changed()

@@ -133,11 +133,10 @@ class AlertWatch:
         if now < self._rules_due:
             return []
         self._rules_due = now + RULES_SECONDS
-        if not self.book.read_again():
-            return []
-        for problem in self.book.problems:
+        has_changed = self.book.read_again()
+        for problem in self.book.take_problems():  # also of a file that became wrong and left the rules as they were
             self._log("WARNING", problem)
-        return self.evaluator.set_rules(self.book.rules)
+        return self.evaluator.set_rules(self.book.rules) if has_changed else []
 
     def _join(self, key: str) -> None:
         job = self._job_of(key)

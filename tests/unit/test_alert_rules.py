@@ -290,6 +290,7 @@ def test_a_changed_file_takes_effect_and_a_wrong_one_leaves_the_rules(machine: M
         assert files.changed() is None
         assert files.found.find("a").above == 2
         assert len(files.problems) == 1
+        assert (files.take_problems(), files.take_problems()) == (files.problems, [])
 
     clock.now += CHECK_SECONDS
     assert files.changed() is None, "the same wrong file is not read again"
@@ -298,6 +299,11 @@ def test_a_changed_file_takes_effect_and_a_wrong_one_leaves_the_rules(machine: M
     found = files.changed()
     assert found is not None
     assert (found.find("a").above, files.problems) == (4, [])
+
+    rewrite(machine.user_file, own.format(4) + "[alerts]\nquiet_hours = '1:00-2:00'")
+    clock.now += CHECK_SECONDS
+    assert files.changed() is not None, "settings of [alerts] count, too"
+    assert files.config.text("alerts.quiet_hours") == "1:00-2:00"
 
     machine.user_file.unlink()
     clock.now += CHECK_SECONDS
