@@ -11,9 +11,11 @@ from benchmarks.installation import Installation
 from benchmarks.report import BenchmarkResult, MeasurementError
 from benchmarks.stopwatch import measure_in_turns, wait_for_orphans
 from benchmarks.ticks import ALL, FEW, Watcher, agent_garbage_collection, describe
-from jobtop.core.alerts.evaluator import Evaluator
+from jobtop.core.alerts.evaluator import LOOK_SECONDS, Evaluator
 from jobtop.core.alerts.expression import parse
 from jobtop.core.alerts.model import BUILT_IN, Rule, RuleKind, Severity
+from jobtop.core.alerts.rule_files import RuleFiles
+from jobtop.core.config import load
 from jobtop.core.job_id import JobId
 from jobtop.core.metrics import Scope
 from jobtop.core.model import Job, Sample, Status
@@ -45,6 +47,22 @@ class Judge:
         return time.thread_time() - begin
 
 
+class DefaultRules(Judge):
+    """An evaluator of the rules that come with jobtop; a tick has its share of what is done each ten seconds."""
+
+    def __init__(self, jobs: int) -> None:
+        super().__init__(jobs, 0)
+        self.evaluator.set_rules(RuleFiles(load((), {}, "/")).found.in_force)
+
+    def seconds(self, samples: Sequence[tuple[str, Sample]]) -> float:
+        seconds = super().seconds(samples)
+        begin, now = time.thread_time(), time.time()
+        for key in self.keys.values():
+            self.evaluator.see_extra(key, {"output.bytes": 0.0, "cwd.disk_used": 1.0, "cwd.disk_total": 10.0}, now)
+        self.evaluator.slow(now)
+        return seconds + (time.thread_time() - begin) / LOOK_SECONDS
+
+
 def measure_alerts(_tools: Installation, _work: Path, rounds: int) -> Iterator[BenchmarkResult]:
     for share in (FEW, ALL):
         # The first one reads samples that are not in the caches of the CPU yet, as after a real tick.
@@ -54,11 +72,14 @@ def measure_alerts(_tools: Installation, _work: Path, rounds: int) -> Iterator[B
             "fewer jobs": Judge(FEWER_JOBS, RULES),
             "fewer rules": Judge(JOBS, FEWER_RULES),
             "firing": Judge(JOBS, RULES, ALWAYS),
+            "defaults": DefaultRules(JOBS),
         }
         with agent_garbage_collection():
             samples = samples_of(judges, rounds, share)
         what = f"judging {JOBS:,} jobs by {RULES} rules on levels, {describe(share)}"
         yield BenchmarkResult(what, "seconds", samples["quiet"], samples["tick"], "a tick over them", MOST_OF_A_TICK)
+        what = "  by the rules that come with jobtop, stalls and forecasts included"
+        yield BenchmarkResult(what, "seconds", samples["defaults"], samples["tick"], "a tick over them", MOST_OF_A_TICK)
     for fewer, shown in (("fewer jobs", f"{FEWER_JOBS} jobs"), ("fewer rules", f"{FEWER_RULES} rules")):
         yield BenchmarkResult("  growth", "seconds", samples["whole"], samples[fewer], f"for {shown}", MOST_GROWTH)
     yield BenchmarkResult("  while every rule fires for every job", "seconds", samples["firing"])
