@@ -13,7 +13,7 @@ from jobtop.core.procfs import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from jobtop.core.measure.collectors.members import Member
 
@@ -45,7 +45,8 @@ class CgroupReader:
         memory = (directory for directory in directories if os.path.exists(f"{directory}/memory.stat"))
         self._memory_place = next(memory, None)
         self._witnesses = [name for name in WITNESSES if name in self._files]
-        self._texts: dict[str, str] = {}
+        self._contents: dict[str, bytes] = {}  # as last read
+        self._parsed: dict[str, dict[str, Number]] = {}  # what that says, by catalogue key
 
     def read(self) -> tuple[dict[str, Number], float | None]:
         """What they count, and the moment of the CPU time if that is among it."""
@@ -57,12 +58,19 @@ class CgroupReader:
             took = time.clock_gettime(BOOTTIME) - began
             if took < LONGEST_READ_SECONDS:  # else we were kept waiting between the clock and the counter
                 break
-        rest = self._throttled() | self._memory() | self._pressure() | self._forks()
-        return cpu | rest, began + took / 2 if cpu else None
+        values = dict(cpu)
+        for name, parse in PARSERS.items():
+            if name in self._files:
+                values |= self._values(name, parse)
+        return values, began + took / 2 if cpu else None
 
     def has_changed(self) -> bool:
         """Whether a value changed although no process of the job has run since the last reading."""
-        return any(_total(self._files[name].read()) != _total(self._texts.get(name, "")) for name in self._witnesses)
+        for name in self._witnesses:
+            before, now = self._contents.get(name, b""), self._files[name].read_bytes()
+            if now != before and _total(decoded(now)) != _total(decoded(before)):
+                return True
+        return False
 
     @property
     def counts_memory(self) -> bool:
@@ -83,64 +91,87 @@ class CgroupReader:
         for file in self._files.values():
             file.close()
 
-    def _text(self, name: str) -> str:
-        if name not in self._files:
-            return ""
-        text = self._texts[name] = self._files[name].read()
-        return text
+    def _values(self, name: str, parse: Callable[[str], dict[str, Number]]) -> dict[str, Number]:
+        """What a file says; it is parsed only if it says anything else than before."""
+        content = self._files[name].read_bytes()
+        if content != self._contents.get(name):
+            self._contents[name], self._parsed[name] = content, parse(decoded(content))
+        return self._parsed[name]
 
     def _cpu(self) -> dict[str, Number]:
-        stat = self._text("cpu.stat")
-        usage, in_user_mode = cgroup.number_in(stat, "usage_usec "), cgroup.number_in(stat, "user_usec ")
-        if usage is None or in_user_mode is None:
-            return self._cpuacct()
-        total, user = usage / 1e6, in_user_mode / 1e6
-        values: dict[str, Number] = {"cpu.user": min(user, total), "cpu.system": max(0.0, total - user)}
-        throttled = cgroup.number_in(stat, "throttled_usec ")
-        if throttled is not None:
-            values["cpu.throttled"] = throttled / 1e6
-        return values
+        values = self._values("cpu.stat", parse_cpu) if "cpu.stat" in self._files else {}
+        return values or self._cpuacct()
 
     def _cpuacct(self) -> dict[str, Number]:
         """Version 1; `cpuacct.usage_user` is made of ticks in some kernels, the sum is not."""
-        total, user = (cgroup.number(self._text(name)) for name in ("cpuacct.usage", "cpuacct.usage_user"))
+        files = [self._files.get(name) for name in ("cpuacct.usage", "cpuacct.usage_user")]
+        total, user = (None if file is None else cgroup.number(file.read()) for file in files)
         if total is None or user is None:
             return {}
         seconds = total / 1e9
         in_user_mode = min(user / 1e9, seconds)
         return {"cpu.user": in_user_mode, "cpu.system": seconds - in_user_mode}
 
-    def _throttled(self) -> dict[str, Number]:
-        """Version 1, where the job has a quota: a tree of its own counts it."""
-        nanoseconds = cgroup.number_in(self._text(QUOTA_STAT), "throttled_time ")
-        return {} if nanoseconds is None else {"cpu.throttled": nanoseconds / 1e9}
 
-    def _memory(self) -> dict[str, Number]:
-        stat = self._text("memory.stat")
-        if not stat:
-            return {}
-        version_1 = "total_rss " in stat
-        names = ("total_rss ", "total_cache ", "total_shmem ") if version_1 else ("anon ", "file ", "shmem ")
-        anon, file, shmem = (cgroup.number_in(stat, name) for name in names)
-        charged = cgroup.number(self._text("memory.usage_in_bytes" if version_1 else "memory.current"))
-        used = None if anon is None or shmem is None else anon + shmem
-        found = {"mem.anon": anon, "mem.file": file, "mem.shmem": shmem, "mem.used": used, "mem.cgroup": charged}
-        values: dict[str, Number] = {key: value for key, value in found.items() if value is not None}
-        kills = cgroup.oom_count(self._text("memory.oom_control" if version_1 else "memory.events"))
-        return values if kills is None else values | {"mem.oom_kills": kills}
+def decoded(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape")
 
-    def _forks(self) -> dict[str, Number]:
-        """How often a process could not be created because of the limit of this cgroup."""
-        denied = cgroup.number_in(self._text("pids.events"), "max ")
-        return {} if denied is None else {"proc.forks_denied": denied}
 
-    def _pressure(self) -> dict[str, Number]:
-        values: dict[str, Number] = {}
-        for key, name in PRESSURES.items():
-            microseconds = cgroup.number(_total(self._text(name)))
-            if microseconds is not None:
-                values[key] = microseconds / 1e6
-        return values
+def parse_cpu(stat: str) -> dict[str, Number]:
+    """The CPU time in a `cpu.stat` of version 2; nothing for any other one."""
+    usage, in_user_mode = cgroup.number_in(stat, "usage_usec "), cgroup.number_in(stat, "user_usec ")
+    if usage is None or in_user_mode is None:
+        return {}
+    total, user = usage / 1e6, in_user_mode / 1e6
+    values: dict[str, Number] = {"cpu.user": min(user, total), "cpu.system": max(0.0, total - user)}
+    throttled = cgroup.number_in(stat, "throttled_usec ")
+    return values if throttled is None else values | {"cpu.throttled": throttled / 1e6}
+
+
+def parse_throttled(stat: str) -> dict[str, Number]:
+    """Version 1, where the job has a quota: a tree of its own counts it."""
+    nanoseconds = cgroup.number_in(stat, "throttled_time ")
+    return {} if nanoseconds is None else {"cpu.throttled": nanoseconds / 1e9}
+
+
+def parse_memory(stat: str) -> dict[str, Number]:
+    names = ("total_rss ", "total_cache ", "total_shmem ") if "total_rss " in stat else ("anon ", "file ", "shmem ")
+    anon, file, shmem = (cgroup.number_in(stat, name) for name in names)
+    used = None if anon is None or shmem is None else anon + shmem
+    found = {"mem.anon": anon, "mem.file": file, "mem.shmem": shmem, "mem.used": used}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def count_parser(key: str, name: str) -> Callable[[str], dict[str, Number]]:
+    """Read the number after a name, or the only one of a file."""
+
+    def parse(text: str) -> dict[str, Number]:
+        count = cgroup.number_in(text, name) if name else cgroup.number(text)
+        return {} if count is None else {key: count}
+
+    return parse
+
+
+def pressure_parser(key: str) -> Callable[[str], dict[str, Number]]:
+    """Read the seconds in which processes waited."""
+
+    def parse(text: str) -> dict[str, Number]:
+        microseconds = cgroup.number(_total(text))
+        return {} if microseconds is None else {key: microseconds / 1e6}
+
+    return parse
+
+
+PARSERS: dict[str, Callable[[str], dict[str, Number]]] = {
+    QUOTA_STAT: parse_throttled,
+    "memory.stat": parse_memory,
+    "memory.current": count_parser("mem.cgroup", ""),
+    "memory.usage_in_bytes": count_parser("mem.cgroup", ""),
+    "memory.events": count_parser("mem.oom_kills", "oom_kill "),
+    "memory.oom_control": count_parser("mem.oom_kills", "oom_kill "),
+    "pids.events": count_parser("proc.forks_denied", "max "),
+    **{name: pressure_parser(key) for key, name in PRESSURES.items()},
+}
 
 
 def _total(text: str) -> str:

@@ -20,22 +20,26 @@ class KeptFile:
 
     def read(self) -> str:
         """All of it as it is now, or nothing; after a failure the next call opens it again."""
+        return self.read_bytes().decode("utf-8", "surrogateescape")
+
+    def read_bytes(self) -> bytes:
+        """The same as bytes, to compare them with those before."""
         try:
             if self._fd < 0:
                 self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            text = os.pread(self._fd, CHUNK, 0)
+            content = os.pread(self._fd, CHUNK, 0)
             # A seq_file gives about a page at a time, however much is asked for: only nothing is the end.
-            while text and not self.is_one_record and (part := os.pread(self._fd, CHUNK, len(text))):
-                text += part
+            while content and not self.is_one_record and (part := os.pread(self._fd, CHUNK, len(content))):
+                content += part
         except OSError as error:
             self.close()
             self.problem = f"{self.path}: {os.strerror(error.errno or 0)}"
-            return ""
-        if not text.endswith(b"\n"):  # the kernel ends each of these files with a new line
-            self.problem = f"{self.path}: {'torn' if text else 'empty'}"
-            return ""
+            return b""
+        if not content.endswith(b"\n"):  # the kernel ends each of these files with a new line
+            self.problem = f"{self.path}: {'torn' if content else 'empty'}"
+            return b""
         self.problem = None
-        return text.decode("utf-8", "surrogateescape")
+        return content
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -29,10 +29,14 @@ class LimitSet:
     memory_bytes: int | None = None
     pids: int | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        return self.cpus is None and self.memory_bytes is None and self.pids is None
+
     def tightest(self, other: LimitSet) -> LimitSet:
         """The lower of each pair."""
-        if other is NO_LIMITS or self is NO_LIMITS:
-            return self if other is NO_LIMITS else other
+        if other.is_empty or self.is_empty:
+            return self if other.is_empty else other
         return LimitSet(
             _lower(self.cpus, other.cpus),
             _lower(self.memory_bytes, other.memory_bytes),

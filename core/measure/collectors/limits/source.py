@@ -88,7 +88,8 @@ class LimitSource:
             self._turns.extendleft((0, key) for key in new)
         found: dict[str, dict[str, Number]] = {}
         remarks: dict[str, Remarks] = {}
-        self._cgroups.renew()
+        if self._ticks % PAUSE_TICKS == 0:
+            self._cgroups.renew()
         read = 0
         while self._turns and read < MOST_JOBS and self._turns[0][0] <= self._ticks:
             _, key = self._turns.popleft()
