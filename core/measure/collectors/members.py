@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from jobtop.core.measure.collectors.process_fields import COLUMN, FIELDS, INHERITED, WIDTH, is_count, make_row
+from jobtop.core.measure.collectors.process_fields import COLUMN, FIELDS, INHERITED, WIDTH, are_counts, make_row
 from jobtop.core.procfs import pid_clock
 
 TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
@@ -116,11 +116,11 @@ class Member:
 
     def take_io(self, words: list[bytes]) -> None:
         """Take over what `io` says: names and numbers in turn."""
-        if not all(map(is_count, words[1:12:2])):
-            return
-        self.read_chars, self.write_chars = int(words[1]), int(words[3])
-        self.read_ops, self.write_ops = int(words[5]), int(words[7])
-        self.read_bytes, self.write_bytes = int(words[9]), int(words[11])
+        counts = words[1:12:2]
+        if are_counts(counts):
+            self.read_chars, self.write_chars, self.read_ops, self.write_ops, self.read_bytes, self.write_bytes = map(
+                int, counts
+            )
 
     def take_clock(self, cpu_ns: int) -> None:
         """Take over the CPU time of its clock, split into user and system time as the ticks in `stat` are."""

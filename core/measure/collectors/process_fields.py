@@ -95,6 +95,11 @@ def is_count(word: str | bytes) -> bool:
     return word.isdigit() and word.isascii() and len(word) <= MOST_DIGITS
 
 
+def are_counts(words: list[bytes]) -> bool:
+    """The same of several words at once."""
+    return b"".join(words).isdigit() and max(map(len, words)) <= MOST_DIGITS
+
+
 def read_swap(files: ProcessFiles) -> int | None:
     return files.status_bytes("VmSwap:")
 

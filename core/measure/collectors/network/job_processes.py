@@ -17,17 +17,6 @@ if TYPE_CHECKING:
 SOCKET_LINK = "socket:["
 
 
-class KnownProcess:
-    """A process as it was last read: its CPU time then, the jobs it belongs to, and the inodes of its sockets."""
-
-    __slots__ = ("cpu_ns", "inodes", "is_read", "owners")
-
-    def __init__(self, cpu_ns: int, owners: frozenset[str]) -> None:
-        self.cpu_ns, self.owners = cpu_ns, owners
-        self.inodes: frozenset[int] = frozenset()
-        self.is_read = False
-
-
 class SocketOwners:
     """Finds the jobs that a socket belongs to, by the inode of the socket."""
 
@@ -35,7 +24,9 @@ class SocketOwners:
         self, owners: PidOwners, proc: str = "/proc", clock: Callable[[int], int] = time.clock_gettime_ns
     ) -> None:
         self._owners, self._proc, self._clock = owners, proc, clock
-        self._known: dict[int, KnownProcess] = {}
+        self._cpu: dict[int, int] = {}  # the CPU time of each process of this machine, as last read
+        self._owned: dict[int, frozenset[str]] = {}  # the jobs of each process that belongs to any
+        self._inodes: dict[int, frozenset[int]] = {}  # the sockets of those that have any
         self._jobs: frozenset[str] = frozenset()
 
     def find(self, inodes: Iterable[int], jobs: Jobs) -> dict[int, frozenset[str]]:
@@ -43,39 +34,47 @@ class SocketOwners:
         self._update(jobs)
         wanted = frozenset(inodes)
         found: dict[int, frozenset[str]] = {}
-        for process in self._known.values():
-            for inode in process.inodes & wanted:
-                found[inode] = found.get(inode, frozenset()) | process.owners
+        for pid, sockets in self._inodes.items():
+            for inode in sockets & wanted:
+                found[inode] = found.get(inode, frozenset()) | self._owned[pid]
         return found
 
     def pids(self, key: str) -> list[int]:
         """The processes of a job at the last call."""
-        return [pid for pid, process in self._known.items() if key in process.owners]
+        return [pid for pid, owners in self._owned.items() if key in owners]
 
     def _update(self, jobs: Jobs) -> None:
         if self._jobs != jobs.keys():  # a new job may own processes that were none of any job
-            self._known, self._jobs = {pid: one for pid, one in self._known.items() if one.owners}, frozenset(jobs)
-        running = self._clocks()
-        new = [pid for pid, cpu_ns in running.items() if pid not in self._known or cpu_ns < self._known[pid].cpu_ns]
-        owners = self._owners.find(new, jobs)
-        before, self._known = self._known, {}
-        for pid, cpu_ns in running.items():
-            process = KnownProcess(cpu_ns, owners[pid]) if pid in owners else before[pid]
-            self._known[pid] = process
-            if process.owners and (cpu_ns != process.cpu_ns or not process.is_read):
-                process.inodes, process.is_read = socket_inodes(f"{self._proc}/{pid}/fd"), True
-            process.cpu_ns = cpu_ns
+            self._cpu, self._jobs = {pid: self._cpu[pid] for pid in self._owned}, frozenset(jobs)
+        before, self._cpu = self._cpu, self._clocks()
+        for pid in before.keys() - self._cpu.keys():
+            self._owned.pop(pid, None)
+            self._inodes.pop(pid, None)
+        moved = dict(self._cpu.items() - before.items())
+        new = [pid for pid, cpu_ns in moved.items() if cpu_ns < before.get(pid, cpu_ns + 1)]
+        for pid, owners in self._owners.find(new, jobs).items():
+            self._owned.pop(pid, None)
+            if owners:
+                self._owned[pid] = owners
+        for pid in moved:
+            sockets = socket_inodes(f"{self._proc}/{pid}/fd") if pid in self._owned else None
+            self._inodes.pop(pid, None)
+            if sockets:
+                self._inodes[pid] = sockets
 
     def _clocks(self) -> dict[int, int]:
         """The CPU time of every process: a socket is opened by a process that runs."""
-        clocks = {}
-        for name in os.listdir(self._proc):
-            if name.isdigit():
-                try:
-                    clocks[int(name)] = self._clock(pid_clock(int(name)))
-                except OSError:  # it has exited
-                    continue
-        return clocks
+        pids = [int(name) for name in os.listdir(self._proc) if name.isdigit()]
+        try:
+            return dict(zip(pids, map(self._clock, map(pid_clock, pids)), strict=True))
+        except OSError:  # one has exited
+            return {pid: cpu_ns for pid in pids if (cpu_ns := self._read(pid)) is not None}
+
+    def _read(self, pid: int) -> int | None:
+        try:
+            return self._clock(pid_clock(pid))
+        except OSError:
+            return None
 
 
 def socket_inodes(directory: str) -> frozenset[int]:

@@ -11,7 +11,7 @@ from jobtop.core.measure.collectors.network.job_processes import SocketOwners
 from jobtop.core.measure.collectors.network.job_sockets import JobSockets, JobTraffic
 from jobtop.core.measure.collectors.network.sock_diag import COUNTED_STATES, TCP, UDP, DiagProblem, list_sockets
 from jobtop.core.measure.collectors.network.watching import counted_from_text, seconds_before
-from jobtop.core.procfs import read_text
+from jobtop.core.measure.collectors.open_file import KeptFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class TcpTraffic:
         self._no_notices: str | None = None
         self._uid = os.geteuid() or None
         self._late: dict[str, float] = {}  # seconds that a job ran before the first reading
+        self._snmp = KeptFile(f"{proc}/thread-self/net/snmp")
         self._opened_before = ""
         self._others_udp: set[int] = set()
         self._readings = 0
@@ -128,14 +129,14 @@ class TcpTraffic:
             self._stop_listening()
 
     def close(self) -> None:
+        self._snmp.close()
         self._stop_listening()
 
     def _opened(self) -> str:
         """How many TCP connections were opened here since boot, as text; UDP datagrams too. Empty if not known."""
-        lines = read_text(f"{self._proc}/thread-self/net/snmp").splitlines()
-        tcp = next((line for line in lines if line.startswith("Tcp: ") and line[5:6].isdigit()), "")
-        udp = next((line for line in lines if line.startswith("Udp: ") and line[5:6].isdigit()), "")
-        words = tcp.split()
+        text = self._snmp.read()
+        tcp, udp = (counters_of(text, name) for name in ("Tcp", "Udp"))
+        words = tcp.split(None, 7)
         return f"{words[5]} {words[6]} {udp}" if len(words) > 6 else ""
 
     def _take_closed(self) -> None:
@@ -165,3 +166,9 @@ class TcpTraffic:
         if self._closed is not None:
             self._closed.close()
             self._closed = None
+
+
+def counters_of(text: str, protocol: str) -> str:
+    """The line of numbers of a protocol in `snmp`: after the one of their names; empty if it is not there."""
+    at = text.find(f"\n{protocol}: ", text.find(f"\n{protocol}: ") + 1)
+    return text[at + 1 : text.find("\n", at + 1)] if at >= 0 else ""
