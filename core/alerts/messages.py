@@ -38,6 +38,8 @@ if TYPE_CHECKING:
         @property
         def fired_at(self) -> float | None: ...
         @property
+        def resolved_at(self) -> float | None: ...
+        @property
         def value(self) -> float | None: ...
         @property
         def worst(self) -> float | None: ...
@@ -87,7 +89,7 @@ def compose(
             state=state,
             rule=name,
             title=f"{subject(first, host) if is_one else _crowd(alerts)}: {name}{_ending(state, alerts, at)}",
-            text=redact_text(first.text) if is_one else _group_text(alerts, host),
+            text=_one_text(first, state) if is_one else _group_text(alerts, host),
             host=first.host or host,
             at=at,
             table=tuple(_facts(first, rule, job, host) if is_one else _rows(alerts, rule, host, at)),
@@ -125,6 +127,14 @@ def _ending(state: State, alerts: Sequence[AlertRow], at: float) -> str:
     if fired and at - min(fired) >= AGAIN_SECONDS:
         return f", still firing after {format_duration(at - min(fired))}"
     return ""
+
+
+def _one_text(alert: AlertRow, state: State) -> str:
+    """The text of the alert; when it is over, how long it lasted too, since the text says how it began."""
+    text = redact_text(alert.text)
+    if state is not State.RESOLVED or alert.resolved_at is None:
+        return text
+    return f"over after {format_duration(max(0.0, alert.resolved_at - alert.began_at))}: {text}"
 
 
 def _group_text(alerts: Sequence[AlertRow], host: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from jobtop.core.alerts.rule_files import RuleFiles
 from jobtop.core.alerts.sending_times import sending_times
-from jobtop.core.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,14 +12,6 @@ if TYPE_CHECKING:
     from jobtop.core.alerts.model import Action, Rule
     from jobtop.core.alerts.rule_set import RuleSet
     from jobtop.core.config import Config
-
-
-@record
-class NamedAction:
-    """An action under the name that the store has of it."""
-
-    name: str
-    action: Action
 
 
 class Book:
@@ -33,7 +24,7 @@ class Book:
     def _use(self, found: RuleSet) -> None:
         self.rules: Sequence[Rule] = found.in_force
         self._by_name = {rule.name: rule for rule in self.rules}
-        self._actions = {word: NamedAction(stored_name(word, action), action) for word, action in found.actions.items()}
+        self._actions = found.actions
         self.times = sending_times(self._files.config)
 
     @property
@@ -67,18 +58,8 @@ class Book:
         """The rule of this name, if it is in force."""
         return self._by_name.get(name)
 
-    def action(self, word: str) -> NamedAction | None:
+    def action(self, word: str) -> Action | None:
         """The action that a word of a rule or a name in the store means; None if it is not configured any more."""
         if word in self._actions:
             return self._actions[word]
-        return next((named for named in self._actions.values() if named.name == word), None)
-
-
-def stored_name(word: str, action: Action) -> str:
-    """The name of an action in the store. An address in a short form may be a secret: only its digest is kept."""
-    if ":" not in word:
-        return action.name
-    from hashlib import sha256
-
-    digest = sha256(word.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{action.name} #{digest[:6]}"
+        return next((action for action in self._actions.values() if action.name == word), None)

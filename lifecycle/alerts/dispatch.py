@@ -104,10 +104,10 @@ class Plan:
     def carry_out(self, book: Book, now: float) -> None:
         """Add each group to a message of its rule that still waits for others, or add a new message."""
         for (rule, state, word), alerts in self._groups.items():
-            named = book.action(word)
-            if named is None:
+            action = book.action(word)
+            if action is None:
                 continue
-            name, origin = named.name, named.action.origin
+            name, origin = action.name, action.origin
             members = [alert.id for alert in alerts]
             waiting = (
                 message.id
@@ -124,6 +124,6 @@ class Plan:
                 state=state,
                 severity=max((alert.severity for alert in alerts), key=list(Severity).index),
                 created_at=now,
-                ready_at=now + (0.0 if named.action.type == LOG else book.times.group_wait_seconds),
+                ready_at=now + (0.0 if action.type == LOG else book.times.group_wait_seconds),
                 members=members,
             )

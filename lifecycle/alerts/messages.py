@@ -11,7 +11,7 @@ from jobtop.core.errors import JobtopError
 from jobtop.core.paths import PROJECT_CONFIG
 from jobtop.core.units import number_of
 from jobtop.lifecycle.agent_lock import ensure_agent
-from jobtop.lifecycle.alerts.book import Book, stored_name
+from jobtop.lifecycle.alerts.book import Book
 from jobtop.lifecycle.alerts.composing import compose_stored
 from jobtop.lifecycle.alerts.delivering import Deliverer
 from jobtop.store.alerts.outbox import Outbox
@@ -65,12 +65,12 @@ class Messages:
 
     def _action(self, name: str, origin: str) -> Action | None:
         """The action of a message; one of a project is read from its file, if that is trusted."""
-        named = self._book().action(name)
-        if named is not None and named.action.origin == origin:
-            return named.action
+        action = self._book().action(name)
+        if action is not None and action.origin == origin:
+            return action
         directory, file = os.path.split(origin)
         if file != PROJECT_CONFIG or not directory:
-            return None if named is None else named.action
+            return action
         if directory not in self._projects:
             self._projects[directory] = project_actions(directory)
         return self._projects[directory].get(name)
@@ -93,7 +93,7 @@ def project_actions(directory: str) -> dict[str, Action]:
         found = load_rule_set(load((), os.environ, directory))
     except (JobtopError, OSError):
         return {}
-    return {stored_name(word, action): action for word, action in found.actions.items()}
+    return {action.name: action for action in found.actions.values()}
 
 
 def leave_messages(

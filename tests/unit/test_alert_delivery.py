@@ -38,15 +38,15 @@ def test_a_stored_alert_reaches_the_address_of_a_short_form(
         found = load_rule_set(config)
         rule = found.find("full")
         book = Book(config)
-        named = book.action(rule.actions[0])
-        assert named is not None
+        action = book.action(rule.actions[0])
+        assert action is not None
         job = Jobs(database).insert(made_job(status=Status.RUNNING, limits=Limits(memory_bytes=8 * 2**30)))
         assert job.seq is not None
         now = time.time()
         fired = Transition(rule, job.id, State.FIRING, now, now - 30, 0.92, "memory 92.0 % of its limit")
         (alert,) = AlertStore(database).apply([fired], lambda _: job.seq or 0)
         Outbox(database).add(
-            "key", rule.name, named.name, named.action.origin, State.FIRING, rule.severity, now, now + 30, [alert.id]
+            "key", rule.name, action.name, action.origin, State.FIRING, rule.severity, now, now + 30, [alert.id]
         )
         sender = Messages(paths, None, lambda: book)
         assert sender.close(10.0) == 0

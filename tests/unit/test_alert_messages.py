@@ -109,9 +109,10 @@ def test_a_hundred_jobs_are_one_message_with_ten_rows() -> None:
 
 def test_a_reminder_and_an_end_say_so() -> None:
     assert message([alert(fired_at=AT - 4 * 3600)]).title.endswith(", still firing after 4h00m")
-    over = message([alert(state=State.RESOLVED, text="memory back to 61.0 %")], state=State.RESOLVED)
+    ended = alert(state=State.RESOLVED, began_at=AT - 90, resolved_at=AT - 30)
+    over = message([ended], state=State.RESOLVED)
     assert over.title.endswith(", resolved")
-    assert over.text == "memory back to 61.0 %"
+    assert over.text == "over after 1m00s: memory 92.0 % of its limit"
     assert over.command is None
     assert over.consequence is None
 

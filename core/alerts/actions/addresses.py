@@ -6,7 +6,7 @@ from jobtop.core.alerts.secrets import ENVIRONMENT, FILE
 from jobtop.core.units import printable
 
 WEB = ("webhook", "slack", "ntfy")
-MARK_LENGTH = 8
+MARK_LENGTH = 6
 
 
 def shown_word(word: str) -> str:
@@ -17,7 +17,7 @@ def shown_word(word: str) -> str:
     from hashlib import sha256
 
     mark = sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:MARK_LENGTH]
-    return f"{kind}:{shown_address(value)}{mark}"
+    return f"{kind}:{shown_address(value)} #{mark}"
 
 
 def shown_address(url: str) -> str:
