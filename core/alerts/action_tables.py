@@ -11,7 +11,7 @@ from jobtop.core.units import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
 
     from jobtop.core.config import ActionTable
 
@@ -150,8 +150,3 @@ def find_action(word: str, actions: Mapping[str, Action], origin: str) -> Action
     if kind == "command":
         fields = {"command": (value.strip(),)}
     return Action(shown_word(word), kind, fields, origin)  # the name is stored with each message
-
-
-def is_job_action(word: str, named: Collection[str] = ()) -> bool:
-    """Return whether a word of `actions` acts on the job."""
-    return word not in named and word.partition(":")[0] in JOB_ACTIONS

@@ -147,7 +147,7 @@ def job_action(word: str, names: Iterable[str] = JOB_ACTIONS) -> str:
     name, colon, value = word.partition(":")
     one_of(name, names, "an action on a job")
     if name == "signal":
-        check_signal(value)
+        signal_number(value)
     elif name == "interval":
         if parse_duration(value) < 0.1:
             raise BadValue(f"{quoted(word)} is shorter than 0.1s")
@@ -156,11 +156,19 @@ def job_action(word: str, names: Iterable[str] = JOB_ACTIONS) -> str:
     return word
 
 
-def check_signal(name: str) -> None:
+def signal_number(name: str) -> int:
+    """Return the number of a signal such as USR1 or SIGUSR1; BadValue with the nearest name."""
     from signal import Signals
 
-    names = [number.name.removeprefix("SIG") for number in Signals]
-    one_of(name.upper().removeprefix("SIG"), names, "a signal")
+    numbers = {number.name.removeprefix("SIG"): int(number) for number in Signals}
+    wanted = name.upper().removeprefix("SIG")
+    one_of(wanted, numbers, "a signal")
+    return numbers[wanted]
+
+
+def is_job_action(word: str) -> bool:
+    """Return whether an action acts on the job and is no message."""
+    return word.partition(":")[0] in JOB_ACTIONS
 
 
 def one_of(name: str, names: Iterable[str], what: str) -> None:

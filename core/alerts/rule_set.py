@@ -8,7 +8,7 @@ from __future__ import annotations
 from jobtop.core.alerts.action_tables import find_action, parse_action
 from jobtop.core.alerts.defaults import DEFAULTS
 from jobtop.core.alerts.model import BUILT_IN, Action, Rule, Severity
-from jobtop.core.alerts.rules import Place, merged_table, parse_rule
+from jobtop.core.alerts.rules import JOB_SCOPES, Place, merged_table, parse_rule
 from jobtop.core.errors import BadValue, ConfigError, did_you_mean
 from jobtop.core.record import fresh, record, replace
 from jobtop.core.units import printable
@@ -155,6 +155,8 @@ def _with_actions(rule: Rule, words: Iterable[str], actions: dict[str, Action], 
     for word in words:
         try:
             action = find_action(word, actions, rule.origin)
+            if action is None and rule.scope not in JOB_SCOPES:
+                raise BadValue(f'"{word}" acts on a job, and the rule is of {rule.scope}')
         except BadValue as error:
             origin = (
                 "alerts.actions" if rule.origin == BUILT_IN else f"{rule.origin}: alert.{printable(rule.name)}.actions"

@@ -6,7 +6,8 @@ import time
 import uuid
 
 from jobtop.core.alerts.model import RuleKind, Severity, State
-from jobtop.lifecycle.alerts.job_actions import ENDING, is_job_action
+from jobtop.core.alerts.rule_fields import is_job_action
+from jobtop.lifecycle.alerts.job_actions import ENDING
 from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.alerts.marks import MarkKind, Marks
 from jobtop.store.alerts.outbox import Outbox

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-
+from jobtop.core.alerts.rule_fields import JOB_ACTIONS, signal_number
 from jobtop.core.errors import BadValue, JobtopError, did_you_mean
 from jobtop.core.units import parse_duration
 from jobtop.lifecycle.control import Control
@@ -18,22 +17,7 @@ if TYPE_CHECKING:
     from jobtop.core.paths import StatePaths
     from jobtop.store.database import Database
 
-WORDS = ("stop", "kill", "pause", "signal", "interval", "capture")
 ENDING = ("stop", "kill", "pause", "signal")  # what a person has to allow with `jobtop alerts arm`
-
-
-def is_job_action(word: str) -> bool:
-    """Whether an action acts on the job and is no message."""
-    return word.partition(":")[0] in WORDS
-
-
-def signal_number(name: str) -> int:
-    """The number of a signal such as USR1 or SIGUSR1; BadValue with the nearest name."""
-    names = {number.name.removeprefix("SIG"): int(number) for number in signal.Signals}
-    wanted = name.upper().removeprefix("SIG")
-    if wanted not in names:
-        raise BadValue(f'"{name}" is not a signal{did_you_mean(wanted, names)}')
-    return names[wanted]
 
 
 class JobActions:
@@ -83,7 +67,7 @@ class JobActions:
                 return f"sampled every {value}" if changed else "not done: another process samples it"
             case "capture":
                 return self._capture(job, rule)
-        raise BadValue(f'"{word}" is not an action{did_you_mean(word, WORDS)}')
+        raise BadValue(f'"{word}" is not an action{did_you_mean(word, JOB_ACTIONS)}')
 
     def _capture(self, job: Job, rule: str) -> str:
         from jobtop.lifecycle.alerts.capture import capture

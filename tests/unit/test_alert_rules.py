@@ -120,6 +120,7 @@ def test_each_kind_has_its_defaults() -> None:
         ({"metric": "mem.used", "above": 1, "message": "{job.__class__}"}, "message: unknown field"),
         ({"metric": "mem.used", "above": 1, "message": "x" * 500}, "message: …400 characters"),
         ({"metric": "mem.used", "above": 1, "filter": "stat:failed"}, "filter: "),
+        ({"metric": "mem.used", "above": 1, "filter": "alert:critical"}, "filter: …alert"),
         ({"metric": "mem.used", "above": 1, "scope": "host", "filter": "x"}, "filter: …host"),
         ({"metric": "mem.used", "above": 1, "scope": "host", "steps": [{"after": 1}]}, "steps: …host"),
         ({"metric": "mem.used", "above": 1, "steps": [{"do": "stop"}]}, "steps: …no after"),
@@ -204,6 +205,13 @@ def test_a_wrong_table_leaves_the_rule_as_it_was_and_a_wrong_action_leaves_the_o
     }
     with pytest.raises(BadValue, match="gpu-hot"):
         found.find("gpu-hott")
+
+
+def test_a_rule_of_the_host_acts_on_no_job(machine: Machine) -> None:
+    machine.write(machine.user_file, "[[alert]]\nname = 'host-memory'\nactions = ['stop', 'bell']")
+    found = machine.rules()
+    assert found.find("host-memory").actions == ("bell",)
+    assert ["stop" in problem.text for problem in found.problems] == [True]
 
 
 def test_no_address_of_an_action_is_in_a_problem_or_a_row(machine: Machine) -> None:
