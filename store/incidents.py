@@ -6,7 +6,7 @@ from jobtop.core.errors import RowDamaged
 from jobtop.core.job_id import is_job_id
 from jobtop.core.model import Status
 from jobtop.core.procfs import signals
-from jobtop.core.record import record, replace
+from jobtop.core.record import record
 from jobtop.core.text.event_text import event_text
 from jobtop.store.alerts.alert_rows import ALERTS_SINCE_VERSION, alert_from_row
 from jobtop.store.alerts.fired import FAILURES, read_fired
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from jobtop.core.alerts.model import State
     from jobtop.store.database import Database
+
+    Known = tuple[str, bool, int | None, State | None, str | None]  # a job, is_acknowledged, alert_id, state, rule
 
 OWNED_EVENTS_SINCE_VERSION = 7  # of the schema: an event may belong to a host or a device
 GPU_LOST = "gpu_lost"
@@ -117,28 +119,21 @@ def _read_failures(
 
 
 def _failure(row: sqlite3.Row) -> Incident:
-    found = _incident(row, row["id"], row["at"], row["reason"] or _exit_words(row))
-    return replace(found, is_acknowledged=bool(row["is_seen"]))
+    words = row["reason"] or _exit_words(row)
+    return _incident(row, row["id"], row["at"], words, None, (row["id"], bool(row["is_seen"]), None, None, None))
 
 
 def _stored_alert(row: sqlite3.Row) -> Incident:
     """An alert of the table of alerts."""
     alert = alert_from_row(row)
     at = alert.began_at if alert.fired_at is None else alert.fired_at
+    known = alert.acknowledged_at is not None, alert.id, alert.state, alert.rule
     if alert.job_id is not None:
-        found = _incident(row, f"{alert.job_id}/a{alert.id}", at, alert.text, alert.severity)
-    else:
-        host, device = alert.host or "host", alert.device
-        name = host if device is None else f"{host}: {device.kind} {device.name}"
-        found = Incident(f"/a{alert.id}", at, None, name, None, alert.text, str(alert.severity))
-    return replace(
-        found,
-        job_id=alert.job_id,
-        is_acknowledged=alert.acknowledged_at is not None,
-        alert_id=alert.id,
-        state=alert.state,
-        rule=alert.rule,
-    )
+        key = f"{alert.job_id}/a{alert.id}"
+        return _incident(row, key, at, alert.text, alert.severity, (alert.job_id, *known))
+    host, device = alert.host or "host", alert.device
+    name = host if device is None else f"{host}: {device.kind} {device.name}"
+    return Incident(f"/a{alert.id}", at, None, name, None, alert.text, str(alert.severity), (), None, *known)
 
 
 def _read_alerts(connection: sqlite3.Connection, since: float, has_alerts: bool) -> list[sqlite3.Row]:
@@ -216,21 +211,26 @@ def _host_alert(row: sqlite3.Row) -> Incident:
     return Incident(f"/{row['number']}", row["at"], None, name, None, words, severity)
 
 
-def _incident(row: sqlite3.Row, key: str, at: float, words: Any, severity: Any = None) -> Incident:
+def _incident(
+    row: sqlite3.Row, key: str, at: float, words: Any, severity: Any = None, known: Known | None = None
+) -> Incident:
+    """An incident of a job; `known` has the id of the job and what the table of alerts knows."""
     if not is_number(at) or not are_numbers((row["duration_seconds"],)) or type(row["name"]) is not str:
         raise RowDamaged(
             f"job {quote_value(row['id'])}: {quote_value(at)} is not a time, or its name or duration is wrong"
         )
+    job_id, *others = known or (row["id"], False, None, None, None)
     return Incident(
         key,
         at,
-        row["id"],
+        job_id,
         row["name"],
         parse_status(row["status"]),
         str(words),
         None if severity is None else str(severity),
         parse_texts(row["flags"], "flags"),
         row["duration_seconds"],
+        *others,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobtop.core.alerts.model import RuleKind, Severity, State
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.series.blocks import MAX_SECONDS, decode
-from jobtop.store.rows import EARLIEST, LATEST
+from jobtop.store.rows import EARLIEST, LARGEST, LATEST, MOST_TEXT_CHARACTERS
 from jobtop.store.samples.head import LAYOUTS
 from jobtop.store.samples.packed import unpack
 
@@ -20,10 +20,16 @@ HAS_VALID_SPAN = " AND ".join(
 )
 # SQLite may evaluate conditions in any order: `iif` keeps values of another type from the functions.
 IS_BLOCK = "iif(typeof(data) = 'blob' AND typeof(samples) = 'integer', is_block(data, samples), 0)"
+ALERT_TEXTS = ("rule", "text", "note", "acknowledged_by")
 VALID_ROW = {
     "events": (IS_OBJECT, f"at BETWEEN {EARLIEST} AND {LATEST}"),
     "alerts": (
         IS_OBJECT,
+        *(
+            f"({name} IS NULL OR {name} BETWEEN -{LARGEST} AND {LARGEST})"
+            for name in ("value", "worst", "level", "step")
+        ),
+        *(f"coalesce(length({name}), 0) <= {MOST_TEXT_CHARACTERS}" for name in ALERT_TEXTS),
         *(
             f"({name} IS NULL OR {name} BETWEEN {EARLIEST} AND {LATEST})"
             for name in ("began_at", "fired_at", "resolved_at", "acknowledged_at")

@@ -1,6 +1,7 @@
 """Alerts, messages and marks in the store."""
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -115,6 +116,25 @@ def test_two_processes_share_the_one_open_alert_of_a_rule(alerts: Alerts, other_
     assert len(alerts.store.open_alerts()) == 1
     assert len(alerts.store.open_of_machine(boot_id())) == 1
     assert len(MachineEvents(alerts.database).of_host()) == 1
+
+
+def test_engines_that_write_at_once_open_one_alert(alerts: Alerts, paths: StatePaths) -> None:
+    start = threading.Barrier(4)
+    changed: list[int] = []
+
+    def engine() -> None:
+        with closing(open_to_write(paths)) as own:
+            start.wait()
+            fire = [change(State.FIRING, None)]
+            changed.extend(len(AlertStore(own).apply(fire, lambda _: 0)) for _ in range(5))
+
+    threads = [threading.Thread(target=engine) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert (len(changed), sum(changed)) == (20, 1)
+    assert len(alerts.store.listing()) == 1
 
 
 def test_alerts_of_the_host_and_of_devices_have_events_of_their_own(alerts: Alerts) -> None:
