@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobtop.core.alerts.defaults import DEFAULT_NAMES
 from jobtop.core.alerts.detector import Finding
 from jobtop.core.alerts.state_machine import Verdict
 from jobtop.core.analysis.evidence import Cause, evidence_of
@@ -23,9 +24,17 @@ if TYPE_CHECKING:
 WORDS = {"gpu_throttled": "throttled", "limit_reached": "oom_killed"}
 ENDS = {"gpu_unthrottled": "gpu_throttled", "gpu_found": "gpu_lost"}
 CALM_SECONDS = 600.0  # without another event of its kind, until the alert of an event without an end is resolved
-# The words for the end of a job, the most exact first: a rule on a later one is silent if one on an earlier one fires.
-OOM_KILLED, DISK_FULL = "oom_killed", "disk_full"
-END_WORDS = (OOM_KILLED, DISK_FULL, "timeout", "lost", "error", "failed", "cancelled", "success")
+OOM_KILLED, DISK_FULL, LEFT_RUNNING = "oom_killed", "disk_full", "left_running"
+FAILURES = (OOM_KILLED, DISK_FULL, "timeout", "lost", "error", "failed")  # the most exact word first
+END_WORDS = (*FAILURES, "cancelled", "success", LEFT_RUNNING)
+END_TEXTS = {
+    OOM_KILLED: "killed because memory ran out",
+    DISK_FULL: "failed because a disk is full",
+    LEFT_RUNNING: "ended, and left descendants running,",
+    "timeout": "timed out",
+    "error": "could not start",
+    "success": "succeeded",
+}
 OOM_FLAGS = ("oom_killed", "over_limit")
 
 
@@ -51,16 +60,25 @@ class EventRules:
         return [change for change in changes if change is not None]
 
     def see_end(self, job: Job, at: float) -> list[Transition]:
-        """Fire on the end of a job, once for each rule on the most exact word for it."""
+        """Fire on the end of a job, each rule at most once.
+
+        Of the rules that come with jobtop only those on the most exact word fire: a job that was killed because memory
+        ran out has failed too. Rules of users fire on every word they name.
+        """
         words = end_words(job)
-        meant = [watch for watch in self._watches if watch.is_for(job)]
-        for word in words:
-            watches = [watch for watch in meant if word in watch.rule.events]
-            if watches:
+        matched = [
+            (watch, next(word for word in words if word in watch.rule.events))
+            for watch in self._watches
+            if watch.is_for(job) and not set(words).isdisjoint(watch.rule.events)
+        ]
+        exact = next((word for word in words if any(word == other for _, other in matched)), None)
+        changes: list[Transition] = []
+        for watch, word in matched:
+            if word == exact or word not in FAILURES or watch.rule.name not in DEFAULT_NAMES:
                 detail = {"event": word, "exit_code": job.exit_code, "signal": job.signal, "reason": job.reason}
                 finding = Finding(job.id, Verdict.BAD, text=end_text(job, word), detail=detail)
-                return [change for watch in watches for change in watch.take_once(finding, at)]
-        return []
+                changes += watch.take_once(finding, at)
+        return changes
 
     def end_old(self, now: float, at: float) -> list[Transition]:
         """End alerts of events that have no end of their own and did not come again."""
@@ -94,16 +112,15 @@ def end_words(job: Job) -> list[str]:
         words.add(OOM_KILLED)
     if any(seen.kind is Cause.DISK_FULL for seen in evidence_of(job.findings)):
         words.add(DISK_FULL)
+    if LEFT_RUNNING in job.flags:
+        words.add(LEFT_RUNNING)
     return [word for word in END_WORDS if word in words]
 
 
 def end_text(job: Job, word: str) -> str:
     """Return how a job ended, in one line: `failed with exit code 3 after 4m10s: …`."""
-    what = {OOM_KILLED: "killed because memory ran out", DISK_FULL: "failed because a disk is full"}.get(word)
-    if what is None:
-        code = f" with exit code {job.exit_code}" if job.exit_code else ""
-        words = {"timeout": "timed out", "error": "could not start", "success": "succeeded"}
-        what = words.get(word, f"{word}{code}")
+    code = f" with exit code {job.exit_code}" if job.exit_code else ""
+    what = END_TEXTS.get(word, f"{word}{code}")
     lasted = f" after {format_duration(job.duration_seconds)}" if job.duration_seconds is not None else ""
     because = f": {printable(job.reason)}" if job.reason else ""
     return f"{what}{lasted}{because}"

@@ -236,8 +236,8 @@ class RuleWatch:
         )
 
     def _fields(self, track: Track, values: Mapping[str, float], seconds: float, text: str) -> dict[str, str]:
-        fields = value_fields(self.rule, track.value, values)
-        fields |= dict.fromkeys(("job", "name", "id", "device"), ABSENT)
+        fields = dict.fromkeys(("job", "name", "id", "device", "value", "level"), ABSENT)
+        fields |= value_fields(self.rule, track.value, values)
         fields |= {"text": text, "elapsed": format_duration(seconds), "host": printable(hostname())}
         if isinstance(track.owner, Device):
             fields["device"] = owner_label(track.owner)

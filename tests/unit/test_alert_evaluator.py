@@ -314,12 +314,36 @@ def test_an_event_without_an_end_is_over_when_it_does_not_come_again() -> None:
     ],
 )
 def test_the_end_of_a_job_fires_the_rule_on_the_most_exact_word(fields: dict[str, Any], word: str) -> None:
-    words = ("failed", "timeout", "lost", "error", "oom_killed", "disk_full")
-    evaluator = watching(*(event_rule(other, name=other) for other in words))
+    built_in = {
+        "job-failed": ("failed", "error"),
+        "job-timeout": ("timeout",),
+        "job-lost": ("lost",),
+        "job-oom-killed": ("oom_killed",),
+        "disk-full": ("disk_full",),  # the name of a rule that comes with jobtop
+    }
+    evaluator = watching(*(event_rule(*words, name=name) for name, words in built_in.items()))
     changes = evaluator.see_end(replace(job(), **fields), (), NOON + 5)
-    assert names(changes) == [(word, FIRST_JOB, FIRING), (word, FIRST_JOB, RESOLVED)]
+    name = next(name for name, words in built_in.items() if word in words)
+    assert names(changes) == [(name, FIRST_JOB, FIRING), (name, FIRST_JOB, RESOLVED)]
     assert all(change.detail["momentary"] for change in changes)
     assert evaluator.leave(FIRST_JOB, NOON + 6) == []
+
+
+def test_rules_of_users_fire_on_every_word_they_name() -> None:
+    evaluator = watching(event_rule("oom_killed", name="job-oom-killed"), event_rule("failed", name="mine"))
+    killed = replace(job(), status=Status.FAILED, flags=("oom_killed",))
+    fired = [name for name, _, state in names(evaluator.see_end(killed, (), NOON)) if state is FIRING]
+    assert fired == ["job-oom-killed", "mine"]
+
+
+def test_a_job_that_ended_well_but_left_something_behind() -> None:
+    evaluator = watching(event_rule("success", name="done"), event_rule("left_running", name="left"))
+    left = replace(job(), status=Status.SUCCESS, flags=("left_running",), duration_seconds=90.0)
+    changes = evaluator.see_end(left, (), NOON)
+    assert [change.text for change in changes if change.state is FIRING] == [
+        "succeeded after 1m30s",
+        "ended, and left descendants running, after 1m30s",
+    ]
 
 
 def test_a_job_that_ended_well_fires_nothing() -> None:
