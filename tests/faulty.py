@@ -106,12 +106,18 @@ class Reads:
             finally:
                 file.chmod(mode)
         else:
-            torn = content[: len(content) // 2]
-            file.write_bytes(CONTENTS.get(fault, torn if fault == "torn" else content + b"9" * 2 * MIB))
+            file.write_bytes(wrong_content(fault, content))
             try:
                 yield
             finally:
                 file.write_bytes(content)
+
+
+def wrong_content(fault: str, content: bytes) -> bytes:
+    """What a file with a fault has instead of its content."""
+    if fault == "huge":
+        return content + b"9" * 2 * MIB
+    return content[: len(content) // 2] if fault == "torn" else CONTENTS[fault]
 
 
 def flat(readings: Readings) -> dict[Value, object]:

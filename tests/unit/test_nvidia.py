@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from faulty import flat
 
 from jobtop.core.measure.collectors.gpu import nvidia
 from jobtop.core.measure.collectors.gpu.nvidia import Nvml
@@ -16,6 +17,7 @@ from jobtop.core.measure.collectors.pid_owners import PidOwners
 from jobtop.core.measure.device import Device
 from jobtop.core.measure.newest_gpus import FRESH_SECONDS, NewestGpus
 from jobtop.core.measure.source import Readings
+from jobtop.core.measure.source_runs import FastRun
 from nvml import (
     DRIVER_NOT_LOADED,
     GIBIBYTE,
@@ -243,6 +245,34 @@ def test_a_call_that_failed_for_once_is_made_again(machine: Machine) -> None:
     assert (machine.device("0-aaaaaaaa") or {})["gpu.power"] is None
     machine.nvml.show(extra=())
     assert (machine.device("0-aaaaaaaa") or {})["gpu.power"] == 60.0
+
+
+def test_any_call_that_fails_costs_numbers_and_makes_no_wrong_one(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvml, jobs = machine.nvml, ((11, GIBIBYTE, 40), (21, 2 * GIBIBYTE, 30))
+    instance = FakeInstance(INSTANCE, SECOND, 3, processes=((31, GIBIBYTE, 0),))
+    nvml.show(FakeGpu(FIRST, 70, processes=jobs), FakeGpu(SECOND), instance)
+    true = flat(machine.collect())
+    functions = {line.split()[0] for line in (tmp_path / "nvml-calls").read_text().splitlines()} - {"nvmlShutdown"}
+    assert len(functions) > 20
+    monkeypatch.delenv("NVML_CALLS")
+    # A card that does not tell whether it is split is whole, and its driver lists no process on it.
+    true_if_whole = true | {("gpu", "1-bbbbbbbb", "gpu.processes"): 0}
+    wrong: list[str] = []
+    for function, code in ((function, code) for function in functions for code in (NOT_SUPPORTED, UNKNOWN)):
+        nvml.show(extra=(f"fail {function} {code}",))
+        source = NvidiaSource(
+            NvidiaSession(Nvml(), str(machine.sys), lambda: 1000.0), PidOwners(str(machine.proc.root))
+        )
+        run = FastRun(source)  # the border of a source
+        news = run.poll(JOBS)
+        found = {} if news is None else flat(news.readings)
+        expected = true_if_whole if function == "nvmlDeviceGetMigMode" else true
+        wrong += [f"{function} {code}: {pair}" for pair in found.items() - expected.items()]
+        wrong += [f"{function} {code}: {run.problem}"] if news is None and "NVML" not in str(run.problem) else []
+        source.close()
+    assert not wrong, "\n".join(sorted(wrong))
 
 
 def test_without_utilisation_of_processes_a_job_has_memory_only(machine: Machine) -> None:

@@ -72,6 +72,8 @@ class PidWatch:
         try:
             names = set(os.listdir(self.proc))
         except OSError:  # no descriptor left (EMFILE)
+            if not self._names:  # nothing is known yet: without processes a job would seem to use nothing
+                raise
             return PidChanges(set(), set())
         before, self._names = self._names, names
         self._unlisted, self._unborn = 0, []

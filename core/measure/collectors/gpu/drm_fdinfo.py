@@ -40,12 +40,13 @@ class Use:
 class Search:
     """What is known of one process: its open GPUs by descriptor, and when to look again."""
 
-    __slots__ = ("counted", "cpu_ns", "files", "next_at", "wait_seconds")
+    __slots__ = ("counted", "cpu_ns", "files", "is_unread", "next_at", "wait_seconds")
 
     def __init__(self, now: float) -> None:
         self.files: dict[str, str] = {}  # nodes, by descriptor
         self.counted: set[str] = set()  # descriptors that the driver has told the time of engines of
         self.cpu_ns: int | None = -1
+        self.is_unread = False  # what it has open may not be listed
         self.next_at, self.wait_seconds = now, FIRST_WAIT_SECONDS
 
 
@@ -85,6 +86,11 @@ class DrmProcesses:
         self._loads = loads
         return found
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether it is not known of some process what it has open: how many use a GPU is then not known."""
+        return any(search.is_unread for search in self._searches.values())
+
     def _search(self, candidates: Candidates, now: float) -> None:
         """Look for open GPUs in the processes that are due, the longest waiting first, within the budget."""
         searches = self._searches
@@ -106,10 +112,11 @@ class DrmProcesses:
     def _look(self, pid: int, cpu_ns: int | None, search: Search, now: float) -> None:
         directory = f"{self._proc}/{pid}/fd"
         search.cpu_ns, search.files = cpu_ns, {}
+        search.is_unread = False
         try:
             descriptors = os.listdir(directory)[:MOST_FILES]
         except OSError:  # it has exited, or belongs to another user (sudo)
-            descriptors = []
+            descriptors, search.is_unread = [], os.path.exists(f"{self._proc}/{pid}")
         for descriptor in descriptors:
             if (node := self._node(pid, descriptor)) is not None:
                 search.files[descriptor] = node

@@ -149,7 +149,7 @@ class DrmSource:
         addresses = {node: reader.card.address for reader in readers for node in reader.card.nodes}
         integrated = frozenset(reader.card.address for reader in awake if reader.is_integrated)
         uses = self._processes.read(candidates, addresses, integrated, now)
-        computing = compute_processes(self._sys, addresses)
+        computing, is_unknown = compute_processes(self._sys, addresses), self._processes.has_unread
         joules_before, self._joules = self._joules, {}
         devices: list[DeviceReading] = []
         read: list[GpuProcesses] = []
@@ -161,7 +161,7 @@ class DrmSource:
             values = reader.read(now)
             on_card = uses.get(address, {}), self._local(computing.get(address, {}))
             processes = self._processes_on(reader, values, *on_card, joules_before.get(address))
-            values["gpu.processes"] = len(processes.pids - {NO_JOB})
+            values["gpu.processes"] = None if is_unknown else len(processes.pids - {NO_JOB})
             devices.append((device, values))
             read.append(processes)
             self._note_methods(reader, processes, owners)

@@ -136,15 +136,15 @@ class Gpu:
         return _scaled(self._number("nvmlDeviceGetTotalEnergyConsumption"), 1e-3)
 
     def process_memory(self) -> dict[int, int | None] | None:
-        """The processes on it by pid, with the bytes that each uses, where the driver tells.
+        """The processes on it by pid, with the bytes that each uses, where the driver tells; None without their list.
 
-        A process that computes and draws is in both lists, with all of its memory in each.
+        A process that computes and draws is in both lists, with all of its memory in each. Some GPUs cannot draw.
         """
-        lists = [self._processes("Compute"), self._processes("Graphics")]
-        if lists == [None, None]:
+        computing = self._processes("Compute")
+        if computing is None:
             return None
         found: dict[int, int | None] = {}
-        for process in (process for listed in lists for process in listed or ()):
+        for process in (*computing, *(self._processes("Graphics") or ())):
             used = None if process.usedGpuMemory is None else int(process.usedGpuMemory)
             before = found.get(int(process.pid))
             found[int(process.pid)] = used if before is None else max(before, used or 0)
