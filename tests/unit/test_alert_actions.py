@@ -149,6 +149,13 @@ def test_ntfy_gets_the_topic_of_the_address(web: WebEndpoint) -> None:
     assert headers["Authorization"] == "Bearer abc"
 
 
+def test_a_user_and_a_password_in_an_address_become_a_header(web: WebEndpoint) -> None:
+    deliver("webhook", url=f"http://ada:a%40b@127.0.0.1:{web.port}/in")
+    path, headers, _ = web.requests[0]
+    assert path == "/in"
+    assert base64.b64decode(headers["Authorization"].removeprefix("Basic ")) == b"ada:a@b"
+
+
 def test_a_server_that_never_finishes_ends_at_the_total_time(web: WebEndpoint) -> None:
     for behaviour in ("hang", "drip"):
         web.behaviour = behaviour
@@ -180,7 +187,9 @@ def test_a_redirection_is_followed_on_the_same_host_only(web: WebEndpoint) -> No
     assert web.requests == []
 
 
-@pytest.mark.parametrize("url", ["gopher://x/y", "ftp://x/y", "localhost", "http://", "http://a b/", "http://[", ""])
+@pytest.mark.parametrize(
+    "url", ["gopher://x/y", "ftp://x/y", "localhost", "http://", "http://a b/", "http://[", "http://ä/", ""]
+)
 def test_only_web_addresses_are_opened(url: str) -> None:
     assert "url" in failure("webhook", url=url).reason
 

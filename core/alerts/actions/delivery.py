@@ -97,4 +97,6 @@ def problem_text(error: BaseException, deadline: Deadline) -> str:
         return deadline.words()
     if isinstance(error, OSError) and error.errno is not None and error.strerror:
         return printable(error.strerror)
+    if isinstance(error, ConnectionError):
+        return "the server closed the connection"
     return f"the connection failed ({type(error).__name__})"

@@ -8,9 +8,10 @@ import os
 import ssl
 import urllib.error
 import urllib.request
+from base64 import b64encode
 from contextlib import closing
 from functools import partial
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from jobtop import __version__
 from jobtop.core.alerts.actions.addresses import shown_address
@@ -64,22 +65,34 @@ def _request(url: str, message: Message, action: Action, secrets: Secrets) -> ur
         raise DeliveryFailed(f"method is not one of {', '.join(METHODS)}")
     try:
         parts = urlsplit(url)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
+        is_plain = url.isascii() and url.isprintable() and " " not in url
+        is_address = is_plain and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_address = False
     if not is_address:
         raise DeliveryFailed("url is not an address that starts with https:// or http://")
+    url, credentials = _without_user(url)
     url, content = payload(url, message, action)
     request = urllib.request.Request(url, json.dumps(content).encode("ascii"), method=method)
     request.add_header("Content-Type", "application/json")
     request.add_header("User-Agent", f"jobtop/{__version__}")
     request.add_header("Idempotency-Key", message.key)
+    if credentials is not None:
+        request.add_header("Authorization", f"Basic {credentials}")
     headers = action.fields.get("headers")
     for name, value in headers.items() if isinstance(headers, dict) else ():
         request.add_header(str(name), _header(action, str(name), str(value), secrets))
     if "token" in action.fields:
         request.add_header("Authorization", f"Bearer {_header(action, 'token', str(action.fields['token']), secrets)}")
     return request
+
+
+def _without_user(url: str) -> tuple[str, str | None]:
+    """An address without `USER:PASSWORD@`, and those as a header has them."""
+    parts = urlsplit(url)
+    user, at, place = parts.netloc.rpartition("@")
+    credentials = b64encode(unquote(user).encode()).decode("ascii") if at else None
+    return parts._replace(netloc=place).geturl(), credentials
 
 
 def _header(action: Action, name: str, word: str, secrets: Secrets) -> str:
