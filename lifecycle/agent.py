@@ -28,7 +28,7 @@ from jobtop.lifecycle.queue_runner import Starter, contained, mistake
 from jobtop.lifecycle.reconcile import has_a_recorder, import_unrecorded, record_end, with_shim
 from jobtop.lifecycle.start import kept_spec
 from jobtop.store import agents
-from jobtop.store.alerts.unsent import count_unsent
+from jobtop.store.alerts.counts import count_unsent
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs, event
 from jobtop.store.samples.series import SeriesStore
@@ -360,7 +360,7 @@ class Agent:
             return None
         from jobtop.lifecycle.alerts.watching import AlertWatch
 
-        alerts = AlertWatch(self.paths, self.config, self._known)
+        alerts = AlertWatch(self.paths, self.config, lambda key: self.live.get(key) or self._known(key))
         alerts.on_messages = self._look_for_messages
         return alerts
 

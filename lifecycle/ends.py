@@ -9,6 +9,7 @@ from contextlib import suppress
 from jobtop.core.config import load
 from jobtop.core.model import Status
 from jobtop.core.run import outcome
+from jobtop.store.alerts.counts import has_open_alerts
 from jobtop.store.jobs import Event
 
 TYPE_CHECKING = False
@@ -51,7 +52,7 @@ def judge_alerts(
     if before.status.ended or not done.status.ended or done.seq is None:
         return ()
     is_short = (done.duration_seconds or 0.0) < COMPARED_SECONDS
-    if done.status is Status.SUCCESS and is_short and not done.usage.samples:
+    if done.status is Status.SUCCESS and is_short and not has_open_alerts(jobs.database, done.seq):
         return ()
     from jobtop.core import journal
 

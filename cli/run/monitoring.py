@@ -102,7 +102,8 @@ class Monitoring:
 
     def _judge_end(self, job: Job) -> None:
         """Judge the end of the job by the alert rules, and print what is unusual about it."""
-        if self.started is None or self.recorder.jobs is None or not self.app.config.boolean("alerts.enabled"):
+        is_over_at_once = self.engine is None and job.status is Status.SUCCESS
+        if is_over_at_once or self.recorder.jobs is None or not self.app.config.boolean("alerts.enabled"):
             return
         from jobtop.lifecycle.ends import judge_alerts
 

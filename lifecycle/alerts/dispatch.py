@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
-import uuid
 
 from jobtop.core.alerts.model import RuleKind, Severity, State
 from jobtop.core.alerts.rule_fields import is_job_action
-from jobtop.lifecycle.alerts.job_actions import ENDING
 from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.alerts.marks import MarkKind, Marks
 from jobtop.store.alerts.outbox import Outbox
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from jobtop.store.alerts.alert_rows import StoredAlert
     from jobtop.store.database import Database
 
+ENDING = ("stop", "kill", "pause", "signal")  # what a person has to allow with `jobtop alerts arm`
 LOG = "log"  # the type of action that does not wait for more alerts of its rule
 
 
@@ -118,7 +118,7 @@ class Plan:
             if any(self.outbox.append_members(number, members) for number in waiting):
                 continue
             self.outbox.add(
-                key=str(uuid.uuid4()),
+                key=os.urandom(16).hex(),
                 rule=rule,
                 action=name,
                 origin=origin,

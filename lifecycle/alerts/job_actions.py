@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from jobtop.core.paths import StatePaths
     from jobtop.store.database import Database
 
-ENDING = ("stop", "kill", "pause", "signal")  # what a person has to allow with `jobtop alerts arm`
-
 
 class JobActions:
     """Acts on jobs of this host. `set_interval` is None in a process that does not sample."""

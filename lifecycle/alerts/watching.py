@@ -202,7 +202,11 @@ class AlertWatch:
         changes: list[Transition] = []
         directories = frozenset(job.cwd for job in self._joined.values())
         has_disks = self._slow_keys.refresh(directories, now)
-        for key, job in self._joined.items():
+        for key, known in list(self._joined.items()):
+            job = self._job_of(key) or known
+            if job.status is not known.status:  # paused, or resumed
+                self._joined[key] = job
+                self.evaluator.join(job)
             extra: dict[str, float | None] = {"output.bytes": output_bytes(self.paths, job)}
             if has_disks:
                 extra |= self._slow_keys.of_job(job.cwd)

@@ -13,11 +13,8 @@ from jobtop.core.measure.device import Device
 from jobtop.core.model import LIVE
 from jobtop.core.record import record
 from jobtop.store.alerts.writing import insert_alert, resolve_alert, touch_jobs, update_alert
-from jobtop.store.events import MachineEvents
 from jobtop.store.jobs import SEQ_IN_LIST, Event, Jobs, sql_list, stored_text
 from jobtop.store.rows import are_numbers, check_moments, check_texts, parse_mapping, parse_member, quote_value
-from jobtop.store.samples.devices import DeviceRecord
-from jobtop.store.samples.hosts import this_boot
 from jobtop.store.schema import has_tables_of
 
 TYPE_CHECKING = False
@@ -116,29 +113,32 @@ class AlertStore:
         deleted job are not written.
         """
         changed = []
-        devices = DeviceRecord(self.database)
         with self.database.writing() as connection:
             for transition in transitions:
-                column = self._owner_column(connection, transition.owner, devices, job_seq_of)
+                column = self._owner_column(connection, transition.owner, job_seq_of)
                 if column is not None and (found := self._apply(connection, transition, column)) is not None:
                     changed.append(found)
         return changed
 
     def _owner_column(
-        self,
-        connection: sqlite3.Connection,
-        owner: Owner,
-        devices: DeviceRecord,
-        job_seq_of: Callable[[str], int],
+        self, connection: sqlite3.Connection, owner: Owner, job_seq_of: Callable[[str], int]
     ) -> OwnerColumn | None:
         """The column and the number of an owner; None for a job that is not in the store."""
-        if owner is None:
-            return "host_seq", this_boot(self.database)
-        if isinstance(owner, Device):
-            return "device_seq", devices.number(connection, owner)
+        if not isinstance(owner, str):
+            return self._machine_column(connection, owner)
         seq = job_seq_of(owner)
         is_stored = connection.execute("SELECT 1 FROM jobs WHERE seq = ?", (seq,)).fetchone() is not None
         return ("job_seq", seq) if is_stored else None
+
+    def _machine_column(self, connection: sqlite3.Connection, device: Device | None) -> OwnerColumn:
+        """The same for the host and its devices; their modules are imported here: the end of a job needs none."""
+        if device is None:
+            from jobtop.store.samples.hosts import this_boot
+
+            return "host_seq", this_boot(self.database)
+        from jobtop.store.samples.devices import DeviceRecord
+
+        return "device_seq", DeviceRecord(self.database).number(connection, device)
 
     def _apply(self, connection: sqlite3.Connection, transition: Transition, column: OwnerColumn) -> StoredAlert | None:
         """Write one change; return the alert if its state changed."""
@@ -171,6 +171,8 @@ class AlertStore:
             Jobs(self.database).add_events([(column[1], event)])
             touch_jobs(connection, [column[1]])
         else:
+            from jobtop.store.events import MachineEvents
+
             MachineEvents(self.database).add([(owner, event)])
 
     def find(self, number: int) -> StoredAlert | None:

@@ -9,7 +9,7 @@ from jobtop.core.alerts.model import Severity, State
 from jobtop.core.errors import RowDamaged
 from jobtop.core.record import record
 from jobtop.store.alerts.alert_rows import ALERTS_SINCE_VERSION
-from jobtop.store.alerts.unsent import UNSENT, count_unsent
+from jobtop.store.alerts.counts import UNSENT, count_unsent
 from jobtop.store.jobs import stored_text
 from jobtop.store.rows import check_moments, check_texts, parse_json, parse_mapping, parse_member, quote_value
 from jobtop.store.schema import has_tables_of

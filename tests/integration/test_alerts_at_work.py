@@ -129,3 +129,18 @@ def test_a_rule_of_the_host_fires_once_with_two_engines(jobtop: Jobtop) -> None:
         two.until(lambda: newest(jobtop, "two") > since + 6, 20)
         (alert,) = [alert for alert in alerts(jobtop) if alert["rule"] == "some"]
         assert alert["state"] == "firing"
+
+
+@pytest.mark.parametrize("is_armed", [True, False])
+def test_a_rule_with_steps_stops_a_job_only_when_it_is_armed(jobtop: Jobtop, is_armed: bool) -> None:
+    configure(jobtop, WORKS.format(severity="warning") + 'steps = [{after = "0s"}, {after = "1s", do = "stop"}]\n')
+    if is_armed:
+        done = jobtop("alerts", "arm", "works")
+        assert done.returncode == 0, done.stderr
+    done = jobtop("run", "--quiet", "--interval", "0.2", "--name", "it", "--", *busy(16), timeout=60)
+    record = show(jobtop, "it")
+    if is_armed:
+        assert record["status"] == "cancelled"
+        assert "alert works" in record["reason"]
+    else:
+        assert record["status"] == "success"

@@ -32,8 +32,9 @@ SLOW_FOR_RUN = set(
 )
 # Own modules that few calls need.
 RARE_IN_RUN = set(
-    "cli.main core.analysis core.config_files core.metrics core.run.scheduling lifecycle.explaining lifecycle.reconcile"
-    " store.creation store.newest_schema store.origin store.queue_rows store.repair store.samples tui".split()
+    "cli.main core.alerts core.analysis core.config_files core.metrics core.run.scheduling lifecycle.alerts"
+    " lifecycle.explaining lifecycle.reconcile store.alerts.alert_rows store.creation store.newest_schema store.origin"
+    " store.queue_rows store.repair store.samples tui".split()
 )
 
 

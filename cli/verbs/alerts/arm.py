@@ -12,7 +12,7 @@ from jobtop.core.alerts.rule_set import load_rule_set
 from jobtop.core.errors import UsageError
 from jobtop.core.run.request import user_name
 from jobtop.core.units import format_duration, printable
-from jobtop.lifecycle.alerts.job_actions import ENDING
+from jobtop.lifecycle.alerts.dispatch import ENDING
 from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
 from jobtop.store.alerts.marks import MarkKind, Marks
 
