@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from jobtop.core.alerts.action_tables import find_action, parse_action
 from jobtop.core.alerts.defaults import DEFAULTS
-from jobtop.core.alerts.model import BUILT_IN, Action, Rule, Severity
+from jobtop.core.alerts.model import Action, Rule, Severity
 from jobtop.core.alerts.rules import JOB_SCOPES, Place, merged_table, parse_rule
 from jobtop.core.errors import BadValue, ConfigError, did_you_mean
+from jobtop.core.metrics import Scope
 from jobtop.core.record import fresh, record, replace
 from jobtop.core.units import printable
 
@@ -84,14 +85,19 @@ def load_rule_set(config: Config) -> RuleSet:
             hint = did_you_mean(name, rules)
             shown = printable(name[:MAX_NAME_LENGTH])
             origin = config.origin("alerts.off")
-            problems.append(Problem(name, f'{origin}: alerts.off: no rule "{shown}"{hint}', origin))
-    has_alerts = config.boolean("alerts.enabled")
+            problems.append(Problem(name, f'{origin}: alerts.off: no rule "{shown}"{hint}', origin, is_rule=False))
+    has_alerts, usual = config.boolean("alerts.enabled"), _usual_actions(config, actions, problems)
     found = []
     for rule, is_trusted, gives_actions in rules.values():
         if not has_alerts or rule.name in off:
             rule = replace(rule, is_enabled=False)  # noqa: PLW2901
-        words = rule.actions if gives_actions else _usual_actions(rule, config) if is_trusted else ()
-        found.append(_with_actions(rule, words, actions, problems))
+        if gives_actions:
+            label = f"{rule.origin}: alert.{printable(rule.name)}.actions"
+            place = Problem(rule.name, label, rule.origin, is_rule=False)
+            words = _known_actions(rule.actions, rule.scope, place, actions, problems)
+        else:
+            words = usual if is_trusted and rule.severity is not Severity.INFO else ()
+        found.append(replace(rule, actions=words))
     return RuleSet(tuple(found), actions, tuple(dict.fromkeys(problems)))
 
 
@@ -144,29 +150,35 @@ def _refusal(alert: Alert, is_known: bool, untrusted: int, count: int) -> str | 
     return f"there are more than {MAX_RULES} rules" if count >= MAX_RULES and not is_known else None
 
 
-def _usual_actions(rule: Rule, config: Config) -> tuple[str, ...]:
-    """Return the actions of a rule that names none."""
-    return () if rule.severity is Severity.INFO else config.texts("alerts.actions")
+def _usual_actions(config: Config, actions: dict[str, Action], problems: list[Problem]) -> tuple[str, ...]:
+    """Return the actions of rules that name none: `alerts.actions`. What acts on a job needs a rule that says so."""
+    origin = config.origin("alerts.actions")
+    place = Problem("alerts.actions", f"{origin}: alerts.actions", origin, is_rule=False)
+    return _known_actions(config.texts("alerts.actions"), None, place, actions, problems)
 
 
-def _with_actions(rule: Rule, words: Iterable[str], actions: dict[str, Action], problems: list[Problem]) -> Rule:
-    """Return a rule with the actions that exist; one that does not is a problem, and the rule works without it."""
+def _known_actions(
+    words: Iterable[str],
+    scope: Scope | None,
+    place: Problem,
+    actions: dict[str, Action],
+    problems: list[Problem],
+) -> tuple[str, ...]:
+    """Return the words that are actions; one that is not is a problem, and the rule works without it."""
     kept = []
     for word in words:
         try:
-            action = find_action(word, actions, rule.origin)
-            if action is None and rule.scope not in JOB_SCOPES:
-                raise BadValue(f'"{word}" acts on a job, and the rule is of {rule.scope}')
+            action = find_action(word, actions, place.origin)
+            if action is None and scope not in JOB_SCOPES:
+                whose = "it has to stand in a rule of jobs" if scope is None else f"the rule is of {scope}"
+                raise BadValue(f'"{word}" acts on a job; {whose}')
         except BadValue as error:
-            origin = (
-                "alerts.actions" if rule.origin == BUILT_IN else f"{rule.origin}: alert.{printable(rule.name)}.actions"
-            )
-            problems.append(Problem(rule.name, f"{origin}: {error}", rule.origin, is_rule=False))
+            problems.append(replace(place, text=f"{place.text}: {error}"))
             continue
         if action is not None:
             actions[word] = action
         kept.append(word)
-    return replace(rule, actions=tuple(kept))
+    return tuple(kept)
 
 
 def _actions(tables: Iterable[ActionTable], problems: list[Problem]) -> Iterator[tuple[str, Action]]:

@@ -214,6 +214,16 @@ def test_a_rule_of_the_host_acts_on_no_job(machine: Machine) -> None:
     assert ["stop" in problem.text for problem in found.problems] == [True]
 
 
+def test_the_usual_actions_are_checked_once_and_act_on_no_job(machine: Machine) -> None:
+    machine.write(machine.user_file, "[alerts]\nactions = ['stop', 'bel', 'bell']")
+    found = machine.rules()
+    assert (found.find("host-memory").actions, found.find("job-failed").actions) == (("bell",), ("bell",))
+    assert [word in problem.text for word, problem in zip(("stop", "bell"), found.problems, strict=True)] == [
+        True,
+        True,
+    ]
+
+
 def test_no_address_of_an_action_is_in_a_problem_or_a_row(machine: Machine) -> None:
     machine.write(
         machine.user_file,
