@@ -1,17 +1,21 @@
 """The limits of jobs on captured cgroup trees: the tightest of all on the way up, read rarely, absent where unknown."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from jobtop.core.analysis.process_limits import ProcessLimit, process_limit
 from jobtop.core.measure.collectors.job_cgroup import CgroupReader
-from jobtop.core.measure.collectors.limits.reading import LimitSet
+from jobtop.core.measure.collectors.limits.reading import CapturedLimits, KernelLimits, LimitSet
 from jobtop.core.measure.collectors.limits.source import IDLE_TICKS, MOST_JOBS, PAUSE_TICKS, LimitSource
 from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.model import Limits
 from limited import LIMITS, PID, LimitedMachine, limited_target
 from processes import FakeProc
+from support import wait_for
 
 MIB, GIB = 1 << 20, 1 << 30
 SCOPE = "user.slice/user-1000.slice/user@1000.service/app.slice/run-u12.scope"
@@ -173,3 +177,18 @@ def test_an_idle_job_is_read_less_often_until_a_process_runs(tmp_path: Path) -> 
     assert told(2 * PAUSE_TICKS) == []
     assert told(IDLE_TICKS) == [256], "another process may have set that"
     processes.close()
+
+
+def test_the_kernel_and_the_files_of_a_process_say_the_same() -> None:
+    lower = "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (20, 30)); r.setrlimit(r.RLIMIT_AS, (1 << 31, 1 << 31))"
+    with subprocess.Popen([sys.executable, "-c", f"{lower}; input()"], stdin=subprocess.PIPE) as process:
+        wait_for(lambda: CapturedLimits("/proc").soft_limits([process.pid]).get("address_space") == 1 << 31)
+        for pid in (process.pid, os.getpid(), 1):
+            assert KernelLimits().soft_limits([pid]) == CapturedLimits("/proc").soft_limits([pid])
+            for cores in (1, 2, 10_000):
+                assert KernelLimits().affinity(pid, cores) == CapturedLimits("/proc").affinity(pid, cores)
+        both = KernelLimits().soft_limits([os.getpid(), process.pid])
+        assert both == {"open_files": 20, "address_space": 1 << 31}
+        process.communicate(b"\n")
+    assert KernelLimits().soft_limits([process.pid]) == {}
+    assert KernelLimits().affinity(process.pid, 2) is None

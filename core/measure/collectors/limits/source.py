@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections import deque
 
 from jobtop.core.analysis.process_limits import ADDRESS_SPACE, FINDING, OPEN_FILES, ProcessLimit
 from jobtop.core.measure.collectors.limits.reading import (
+    CapturedLimits,
     CgroupLimits,
+    KernelLimits,
     LimitSet,
-    affinity,
     find_mounts,
     slurm_limits,
-    soft_limits,
 )
 from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.measure.source import Readings, Remarks
@@ -69,6 +70,8 @@ class LimitSource:
     def __init__(self, proc: str = "/proc", processes: ProcessSource | None = None, cores: int | None = None) -> None:
         self._proc, self._processes, self._cores = proc, processes, cores or os.cpu_count() or 1
         self._cgroups = CgroupLimits(find_mounts(proc))
+        has_calls = proc == "/proc" and hasattr(os, "sched_getaffinity") and hasattr(resource, "prlimit")
+        self._limits = KernelLimits() if has_calls else CapturedLimits(proc)
         self._jobs: dict[str, JobLimits] = {}
         self._turns: deque[tuple[int, str]] = deque()  # the tick in which a job is read next, in order
         self._ticks = 0
@@ -133,18 +136,18 @@ class LimitSource:
         directory = f"{self._proc}/{main}"
         if job.slurm is None:
             job.slurm = slurm_limits(directory)
-        allowed = affinity(directory, self._cores)
+        allowed = self._limits.affinity(main, self._cores)
         limits = (
             self._cgroups.of_process(directory)
             .tightest(job.slurm)
             .tightest(LimitSet(None if allowed is None else float(allowed)))
             .tightest(declared(job.target))
         )
-        own = soft_limits(f"{self._proc}/{pid}" for pid in pids[:MOST_PROCESSES])
+        own = self._limits.soft_limits(pids[:MOST_PROCESSES])
         job.keep_lowest(own)
         if job.at_start is None and not job.target.includes_root:
             shim = f"{self._proc}/{job.target.root.pid}"
-            job.at_start = soft_limits([shim]) if os.path.exists(f"{shim}/limits") else None
+            job.at_start = self._limits.soft_limits([job.target.root.pid]) if os.path.exists(f"{shim}/limits") else None
         values = {
             "limit.cpus": limits.cpus,
             "limit.memory": limits.memory_bytes,
