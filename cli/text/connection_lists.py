@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jobtop.cli.text.tables import TableColumn, table, truncate
-from jobtop.core.measure.live_connections import ConnectionLine, LiveConnections
+from jobtop.core.measure.live.connections import ConnectionLine, LiveConnections
 from jobtop.core.model import SCHEMA_VERSION, Job
 from jobtop.core.record import as_dict, fields, record
 from jobtop.core.text.connection_text import amount_text, denied_text, not_live_text, pid_text

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jobtop.cli.text.tables import TableColumn, table, truncate
-from jobtop.core.measure.live_files import FileLine, LiveFiles
+from jobtop.core.measure.live.files import FileLine, LiveFiles
 from jobtop.core.model import SCHEMA_VERSION, Job
 from jobtop.core.record import as_dict, fields, record
 from jobtop.core.text.file_text import denied_text, kept_files, no_files_text, position_text, rate_text

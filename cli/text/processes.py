@@ -7,7 +7,7 @@ from typing import Any
 from jobtop.cli.run.summary import GLYPHS, colored
 from jobtop.cli.text.tables import TableColumn, table, truncate
 from jobtop.core.clock import iso, local
-from jobtop.core.measure.live_processes import ProcessLine
+from jobtop.core.measure.live.processes import ProcessLine
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import SCHEMA_VERSION, Job
 from jobtop.core.record import as_dict, fields

@@ -18,7 +18,7 @@ from jobtop.cli.verbs.control import find_latest
 from jobtop.cli.verbs.files import SHORTEST_SECONDS, repeat, wait_for_end
 from jobtop.core.errors import UsageError
 from jobtop.core.measure.collectors.proc import is_alive
-from jobtop.core.measure.live_connections import ConnectionReader
+from jobtop.core.measure.live.connections import ConnectionReader
 from jobtop.core.measure.target import target_in
 from jobtop.core.model import Job
 from jobtop.core.procfs import HAS_PROC

@@ -20,7 +20,7 @@ from jobtop.cli.values import Duration
 from jobtop.cli.verbs.control import find_latest
 from jobtop.core.errors import UsageError
 from jobtop.core.measure.collectors.proc import is_alive
-from jobtop.core.measure.live_files import FileReader
+from jobtop.core.measure.live.files import FileReader
 from jobtop.core.measure.target import target_in
 from jobtop.core.model import Identity, Job
 from jobtop.core.procfs import HAS_PROC

@@ -20,7 +20,7 @@ from jobtop.cli.values import Count, Duration
 from jobtop.cli.verbs.control import find_latest
 from jobtop.core.errors import StoreError, UsageError
 from jobtop.core.measure.collectors.proc import is_alive
-from jobtop.core.measure.live_processes import LiveProcesses, ProcessLine
+from jobtop.core.measure.live.processes import LiveProcesses, ProcessLine
 from jobtop.core.measure.target import target_in
 from jobtop.core.model import Job
 from jobtop.core.procfs import HAS_PROC

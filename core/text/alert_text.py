@@ -7,7 +7,7 @@ import re
 from jobtop.core.alerts.expression import format_key, format_value
 from jobtop.core.alerts.extra_keys import BY_EXTRA_KEY
 from jobtop.core.alerts.measures import RATIO
-from jobtop.core.measure.newest_gpus import gpu_number
+from jobtop.core.measure.live.newest_gpus import gpu_number
 from jobtop.core.metrics import BY_KEY, Unit
 from jobtop.core.units import format_duration, printable
 

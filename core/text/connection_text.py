@@ -7,7 +7,7 @@ from jobtop.core.units import ABSENT, format_bytes, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from jobtop.core.measure.live_connections import ConnectionLine, LiveConnections
+    from jobtop.core.measure.live.connections import ConnectionLine, LiveConnections
     from jobtop.core.model import Job
 
 NOT_MEASURED = "not measured"  # how `sources.network` begins if nothing could be read

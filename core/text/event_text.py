@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobtop.core.measure.newest_gpus import gpu_number
+from jobtop.core.measure.live.newest_gpus import gpu_number
 from jobtop.core.units import format_bytes, format_duration, printable
 
 TYPE_CHECKING = False

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from jobtop.core.measure.live_files import FileLine, LiveFiles
+    from jobtop.core.measure.live.files import FileLine, LiveFiles
     from jobtop.core.model import Job
 
 

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 from jobtop.core.clock import iso
-from jobtop.core.measure.live_processes import LiveProcesses
+from jobtop.core.measure.live.processes import LiveProcesses
 from jobtop.core.text.terminal_text import without_escapes
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.lifecycle.kinds.registry import kind_of
@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobtop.core.measure.live_processes import ProcessLine
+    from jobtop.core.measure.live.processes import ProcessLine
     from jobtop.core.model import Job
     from jobtop.core.paths import StatePaths
 

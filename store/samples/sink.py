@@ -9,7 +9,7 @@ from functools import partial
 
 from jobtop.core.errors import StoreBusy, StoreReplaced
 from jobtop.core.measure.collectors.proc import identify
-from jobtop.core.measure.newest_gpus import NewestGpus
+from jobtop.core.measure.live.newest_gpus import NewestGpus
 from jobtop.core.procfs import boot_id
 from jobtop.core.record import replace
 from jobtop.store.database import open_to_write

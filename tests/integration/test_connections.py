@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobtop.cli.verbs.connections import resolved
-from jobtop.core.measure.live_connections import ConnectionReader
+from jobtop.core.measure.live.connections import ConnectionReader
 from jobtop.core.measure.target import Target
 from jobtop.core.model import Identity
 from running import running

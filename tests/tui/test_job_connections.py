@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from job_pages import Made, finished
 from jobtop.core.measure.collectors.proc import identify
-from jobtop.core.measure.live_connections import ConnectionLine
+from jobtop.core.measure.live.connections import ConnectionLine
 from jobtop.core.model import Usage
 from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.widgets.cells import Align

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from job_pages import Made, finished
 from jobtop.core.measure.collectors.proc import identify
-from jobtop.core.measure.live_files import FileLine
+from jobtop.core.measure.live.files import FileLine
 from jobtop.core.model import Status
 from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.widgets.file_table import FileTable, live_row

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobtop.cli.text.file_lists import FileListing, page, shortened
-from jobtop.core.measure.live_files import FileLine, LiveFiles
+from jobtop.core.measure.live.files import FileLine, LiveFiles
 from jobtop.core.model import Job, Queued, Status
 from jobtop.core.units import cell_width
 from records import HOSTILE_TEXTS, call, holds_controls, kept_jobs, made_job, running_job

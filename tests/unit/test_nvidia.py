@@ -15,7 +15,7 @@ from jobtop.core.measure.collectors.gpu.nvidia_session import FIRST_RETRY_SECOND
 from jobtop.core.measure.collectors.gpu.nvidia_source import SELDOM, NvidiaSource
 from jobtop.core.measure.collectors.pid_owners import PidOwners
 from jobtop.core.measure.device import Device
-from jobtop.core.measure.newest_gpus import FRESH_SECONDS, NewestGpus
+from jobtop.core.measure.live.newest_gpus import FRESH_SECONDS, NewestGpus
 from jobtop.core.measure.source import Readings
 from jobtop.core.measure.source_runs import FastRun
 from nvml import (

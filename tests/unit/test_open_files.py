@@ -9,7 +9,7 @@ import pytest
 
 from jobtop.core.measure.collectors.files.progress import Progress
 from jobtop.core.measure.collectors.files.reading import is_data, list_descriptors, read_link, read_mapped
-from jobtop.core.measure.live_files import FileLine, FileReader, LiveFiles
+from jobtop.core.measure.live.files import FileLine, FileReader, LiveFiles
 from jobtop.core.measure.target import Target
 from jobtop.core.model import Identity
 from jobtop.core.text.file_text import position_text, rate_text

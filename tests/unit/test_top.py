@@ -11,7 +11,7 @@ import pytest
 from jobtop.cli.text.processes import EMPTY_CSV_ROW, ProcessListing, csv_rows, in_display_order, listing_json, page
 from jobtop.core.measure.collectors.members import TICK_SECONDS
 from jobtop.core.measure.collectors.threads import read_arguments, read_task, read_threads
-from jobtop.core.measure.live_processes import LiveProcesses, ProcessLine, Rates
+from jobtop.core.measure.live.processes import LiveProcesses, ProcessLine, Rates
 from jobtop.core.measure.snapshot import ProcessRow, ThreadLine
 from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobtop.core.measure.newest_gpus import gpu_number
+from jobtop.core.measure.live.newest_gpus import gpu_number
 from jobtop.core.metrics import find_metric
 from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, Side
 from jobtop.tui.data.view import MachineMoment, Number

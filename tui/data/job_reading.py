@@ -13,7 +13,7 @@ from jobtop.core.errors import UnknownJob
 from jobtop.core.job_id import JobId
 from jobtop.core.measure.collectors.busy_threads import KEPT as MOST_THREADS
 from jobtop.core.measure.collectors.proc import is_alive
-from jobtop.core.measure.live_processes import LiveProcesses, ProcessLine
+from jobtop.core.measure.live.processes import LiveProcesses, ProcessLine
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.measure.target import target_in
 from jobtop.core.metrics import JOB_COLUMNS, find_metric

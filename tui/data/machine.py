@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobtop.core.clock import BOOTTIME
-from jobtop.core.measure.newest_gpus import NewestGpus
+from jobtop.core.measure.live.newest_gpus import NewestGpus
 from jobtop.core.record import replace
 from jobtop.store.samples.live import KEPT_SAMPLES, KEPT_SECONDS
 from jobtop.tui.data.view import MachineMoment, MachineView, read_only

@@ -12,7 +12,7 @@ from textual.binding import BindingType
 from textual.containers import Center, Horizontal, Middle, Vertical
 
 from jobtop.core.errors import StoreError
-from jobtop.core.measure.newest_gpus import gpu_number
+from jobtop.core.measure.live.newest_gpus import gpu_number
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
 from jobtop.core.record import replace

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
-from jobtop.core.measure.live_connections import ConnectionLine
+from jobtop.core.measure.live.connections import ConnectionLine
 from jobtop.core.record import record
 from jobtop.core.units import ABSENT
 from jobtop.tui.data.rows import ListRows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobtop.core.measure.live_files import FileLine
+from jobtop.core.measure.live.files import FileLine
 from jobtop.core.model import Job
 from jobtop.core.record import record
 from jobtop.core.text.file_text import kept_files, known_number, position_text

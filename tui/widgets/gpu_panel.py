@@ -8,7 +8,7 @@ from textual.geometry import Size
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from jobtop.core.measure.newest_gpus import gpu_number
+from jobtop.core.measure.live.newest_gpus import gpu_number
 from jobtop.core.record import record
 from jobtop.core.units import ABSENT
 from jobtop.tui.data.job_gpus import JobGpu

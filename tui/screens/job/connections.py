@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobtop.core.measure.live_connections import ConnectionReader, LiveConnections
+from jobtop.core.measure.live.connections import ConnectionReader, LiveConnections
 from jobtop.core.model import Job
 from jobtop.core.text.connection_text import denied_text, not_live_text
 from jobtop.tui.screens.job.live_pane import LivePane

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobtop.core.measure.live_files import FileReader, LiveFiles
+from jobtop.core.measure.live.files import FileReader, LiveFiles
 from jobtop.core.model import Job
 from jobtop.core.text.file_text import denied_text, no_files_text
 from jobtop.tui.screens.job.live_pane import LivePane

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobtop.core.measure.device import Device
-from jobtop.core.measure.newest_gpus import gpu_number
+from jobtop.core.measure.live.newest_gpus import gpu_number
 from jobtop.core.measure.source import Remarks
 
 TYPE_CHECKING = False
