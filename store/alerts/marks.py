@@ -64,10 +64,17 @@ class Marks:
             )
 
     def acknowledge_failures(self, jobs: Iterable[str], by: str, note: str | None = None) -> None:
-        """Note that a person has seen the failures of jobs, and count it as a change of them."""
+        """Note that a person has seen the failures of jobs and the alerts about them; it is a change of the jobs."""
         with self.database.writing() as connection:
             for job_id in jobs:
                 self.set(MarkKind.SEEN, job_id, None, by, note)
+                connection.execute(
+                    "UPDATE alerts SET acknowledged_at = ?, acknowledged_by = CAST(? AS TEXT),"
+                    " note = CAST(? AS TEXT), state = iif(state = 'firing', 'acknowledged', state)"
+                    " WHERE job_seq = (SELECT seq FROM jobs WHERE id = ?) AND kind = 'event' AND fired_at IS NOT NULL"
+                    " AND acknowledged_at IS NULL",
+                    (time.time(), stored_text(by), None if note is None else stored_text(note), job_id),
+                )
                 connection.execute(f"UPDATE jobs SET touched = {NEXT_TOUCH} WHERE id = ?", (job_id,))
 
     def clear(self, kind: MarkKind, name: str) -> bool:

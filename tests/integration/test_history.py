@@ -42,7 +42,7 @@ MONITOR_KEYS = "interval_seconds cpu_seconds rss_bytes longest_interval_seconds 
 
 def listed(*args: str) -> list[Any]:
     """The names that `history` lists, in its order."""
-    answer = call("history", "--format", "jsonl", *args)
+    answer = call("--set", "cost.kwh=0.3", "history", "--format", "jsonl", *args)
     assert (answer.returncode, answer.stderr) == (0, "")
     return [json.loads(line)["name"] for line in answer.stdout.splitlines()]
 
@@ -221,7 +221,7 @@ def test_every_format_tells_the_same(varied: Path) -> None:
     assert [json.loads(row["tags"]) for row in rows] == [job["tags"] for job in whole]
     assert json.loads(call("job-history", "--json").stdout) == whole
     one = json.loads(call("show", whole[0]["id"], "--json").stdout)
-    assert one == whole[0] | {"error_lines": None}, "only `show` reads logs"
+    assert one == whole[0] | {"error_lines": None, "alerts": []}, "only `show` reads logs and alerts"
     assert json.loads(call("job-details", whole[0]["id"], "--format", "jsonl").stdout) == one
 
 

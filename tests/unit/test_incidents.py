@@ -174,7 +174,11 @@ def test_an_acknowledged_failure_says_so_and_is_a_change_of_its_job(database: Da
     jobs = Jobs(database)
     job = jobs.insert(made_job(status=Status.FAILED, end_time=SINCE + 5))
     touch = jobs.changed_since(0)[1]
+    alert = apply(database, State.FIRING, job.id, job.seq, rule("job-failed", RuleKind.EVENT))
     Marks(database).acknowledge_failures([job.id], "ada")
+    found = AlertStore(database).find(alert.id)
+    assert found is not None
+    assert (found.state, found.acknowledged_by) == (State.ACKNOWLEDGED, "ada")
     assert [one.is_acknowledged for one in read_incidents(database, SINCE)] == [True]
     assert [one.id for one in jobs.changed_since(touch)[0]] == [job.id]
 
