@@ -107,6 +107,9 @@ class Monitoring:
             return
         from jobtop.lifecycle.ends import judge_alerts
 
+        if self.alerts is None:  # it ended before `begin`, which names wrong rules
+            for notice in self.app.rule_notices(self.app.config):
+                self.app.warn(notice)
         was_running = replace(job, status=Status.RUNNING)
         for alert in judge_alerts(self.recorder.jobs, self.app.paths, was_running, job, self.app.config):
             if alert.kind == "deviation" and alert.fired_at is not None:

@@ -603,7 +603,7 @@ def test_config_shows_retention_rules_and_days_that_contradict(
     told = call("config", "--json")
     rows = {row["key"]: (row["value"], row["origin"]) for row in json.loads(told.stdout)}
     assert rows["retention.team=v*"] == ("180d", str(rules))
-    assert rows["alert.big"] == ('metric = "mem.used", above = 5.0', str(rules))
+    assert rows["alert.big"] == ('metric = "mem.used", above = 5', str(rules))
     job = kept_jobs(home, made_job(tags={"team": "vision"}))[0]
     shown = call("show", job.id).stdout
     assert "180d" in shown
