@@ -198,6 +198,7 @@ def test_an_armed_rule_says_what_it_does_to_which_jobs(home: Path, database: Dat
     assert "name:train*" in answer.stdout
     assert "interactive" in answer.stdout
     assert f"{job.id[:8]} train: firing for 1h" in answer.stdout
+    assert "next in 59m" in answer.stdout or "next in 1h" in answer.stdout
     assert "disarm 'too long'" in answer.stdout
     assert Marks(database).has(MarkKind.ARMED, "too long")
     assert "disarmed" in call("alerts", "disarm", "too long").stdout

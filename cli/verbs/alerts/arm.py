@@ -87,7 +87,7 @@ def firing_text(alert: StoredAlert, deeds: list[tuple[float, str]], now: float) 
     """Return a job for which the rule is true now, and when the next deed is due."""
     since = now - alert.began_at
     later = [after for after, _ in deeds if after > since]
-    when = f"next in {format_duration(min(later) - since)}" if later else "due now"
+    when = f"next in {format_duration(min(later) - since)}" if later else "left alone: its moment has passed"
     return f"{printable(owner_text(alert))}: {alert.state} for {format_duration(since)}, {when}"
 
 
