@@ -233,8 +233,8 @@ class AlertWatch:
             self.dispatch.remind(database, mine, at)
 
     def _take_step(self, database: Database, stored: AlertStore, rule: Rule, alert: StoredAlert, at: float) -> None:
-        """Take the next step of a rule if its time has come; the first step is that the alert fires."""
-        following = max(1, alert.step)
+        """Take the next step of a rule if its time has come; a first step that only warns is that the alert fires."""
+        following = max(int(rule.steps[0].do == "warn"), alert.step) if rule.steps else 0
         if following < len(rule.steps) and at - alert.began_at >= rule.steps[following].after_seconds:
             stored.set_step(alert.id, following + 1)
             self.dispatch.take_step(database, rule, alert, rule.steps[following].do, at)

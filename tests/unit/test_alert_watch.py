@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.lifecycle.alerts.watching import AlertWatch
 from jobtop.store.alerts.alert_rows import AlertStore
+from jobtop.store.alerts.marks import MarkKind, Marks
 from jobtop.store.database import open_to_read
 from jobtop.store.samples.sink import StoreSink
 from records import kept_jobs, running_job
@@ -133,3 +135,23 @@ def test_alerts_of_the_host_stay_open_when_another_engine_records_it(engine: Eng
     assert states(paths) == [("host", State.FIRING)]
     assert engine.take(host(21.0, 1.0)) == []
     assert engine.take(host(22.0, 1.0)) == [("host", State.RESOLVED)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "deeds"),
+    [
+        ('{after = "0s", do = "stop"}', ["stop"]),
+        ('{after = "0s"}, {after = "0.5s", do = "kill"}', ["kill"]),
+        ('{after = "0s"}, {after = "1h", do = "kill"}', []),
+    ],
+)
+def test_the_first_step_of_an_armed_rule_acts_too(paths: StatePaths, job: Job, steps: str, deeds: list[str]) -> None:
+    configure(f'[[alert]]\nname = "many"\nmetric = "proc.count"\nabove = 5\nsteps = [{steps}]\n')
+    engine = Engine(paths, job)
+    engine.sink.tell_of = engine.watch.tell_of
+    engine.sink.write(lambda database: Marks(database).set(MarkKind.ARMED, "many"))
+    engine.take(Batch([(job.id, sample(1.0, proc__count=9))]))
+    for _ in range(2):  # a step is taken once
+        engine.sink.write(lambda database: engine.watch._take_steps(database, time.time() + 1))
+    assert [word for _, word, _ in engine.watch.dispatch.deeds] == deeds
+    engine.sink.close()
