@@ -41,9 +41,8 @@ def rules(app: App, style: str) -> int:
     if style == "table":
         print(table(COLUMNS, map(rule_row, records)))
         states = [record["state"] for record in records]
-        print(
-            f"{number_of(len(records), 'rule')}, {states.count(ACTIVE)} active; jobtop config shows how to change one"
-        )
+        counts = f"{number_of(len(records), 'rule')}, {states.count(ACTIVE)} active"
+        print(f"{counts}; an [[alert]] table with its name changes one, alerts.off switches it off")
     else:
         print_records(style, records)
     return 0
