@@ -279,5 +279,5 @@ def program_names(job: Job) -> set[str]:
 
 def output_bytes(paths: StatePaths, job: Job) -> float | None:
     """How much output a job has written; None if that is not kept."""
-    sizes = [size for size in log_sizes(paths.job(job.id)) if size is not None]
+    sizes = [size for size in log_sizes(paths.names.job(job.id)) if size is not None]
     return float(sum(sizes)) if sizes else None

@@ -40,12 +40,12 @@ def is_one_log(directory: Path) -> bool:
     return out is not None and err is None
 
 
-def log_sizes(directory: Path) -> tuple[int | None, ...]:
+def log_sizes(directory: Path | str) -> tuple[int | None, ...]:
     """The sizes of a job's logs; None for one that does not exist."""
-    return tuple(_size(log_path(directory, stream)) for stream in range(len(STREAMS)))
+    return tuple(_size(f"{directory}/{stream}.log") for stream in STREAMS)
 
 
-def _size(path: Path) -> int | None:
+def _size(path: str) -> int | None:
     try:
         return os.stat(path).st_size
     except OSError:
