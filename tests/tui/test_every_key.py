@@ -43,9 +43,9 @@ from jobtop.tui.widgets.filter_line import Field, FilterLine
 from jobtop.tui.widgets.host_strip import HostStrip
 from jobtop.tui.widgets.output_rows import GoTo
 from jobtop.tui.widgets.output_view import OutputView, SearchLine
-from jobtop.tui.widgets.process_tree import ProcessTree
 from jobtop.tui.widgets.prose import Prose
 from jobtop.tui.widgets.table import Table
+from jobtop.tui.widgets.tables.processes import ProcessTree
 from records import HERE, kept_jobs, made_job, running_job, this_process
 from running import nothing_is_left
 from sampled import kept_sampled, steady

@@ -19,8 +19,8 @@ from jobtop.tui.app import Options
 from jobtop.tui.page import KeyLine
 from jobtop.tui.screens.history import History
 from jobtop.tui.widgets.filter_line import Field, FilterLine, Hint, finished_part
-from jobtop.tui.widgets.groups_table import name_word
 from jobtop.tui.widgets.painting import Painted
+from jobtop.tui.widgets.tables.groups import name_word
 from records import HERE, HOSTILE_TEXTS, damage_pages, holds_controls, kept_jobs, made_job, running_job
 from stage import drawn_lines, text_of
 from visiting import Visitor, visit

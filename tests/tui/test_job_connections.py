@@ -15,8 +15,8 @@ from jobtop.core.measure.live.connections import ConnectionLine
 from jobtop.core.model import Usage
 from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.widgets.cells import Align
-from jobtop.tui.widgets.connection_table import ConnectionTable, address
-from jobtop.tui.widgets.file_table import FileTable
+from jobtop.tui.widgets.tables.connections import ConnectionTable, address
+from jobtop.tui.widgets.tables.files import FileTable
 from records import running_job
 from visiting import Visitor
 

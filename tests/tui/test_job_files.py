@@ -11,7 +11,7 @@ from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.measure.live.files import FileLine
 from jobtop.core.model import Status
 from jobtop.tui.screens.job.screen import JobScreen
-from jobtop.tui.widgets.file_table import FileTable, live_row
+from jobtop.tui.widgets.tables.files import FileTable, live_row
 from records import made_job, running_job
 from visiting import Visitor
 

@@ -31,7 +31,7 @@ from jobtop.tui.screens.job.charts import BOTH, chart_view
 from jobtop.tui.screens.job.header import HeaderView, fitting, header_lines
 from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.widgets.output_view import OutputView
-from jobtop.tui.widgets.process_tree import ProcessTree
+from jobtop.tui.widgets.tables.processes import ProcessTree
 from jobtop.tui.widgets.timeline import Timeline
 from records import HERE, HOSTILE_TEXTS, holds_controls, made_job, running_job
 from sampled import damage_samples, steady

@@ -30,9 +30,9 @@ from jobtop.tui.page import Page, TopLine
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Span
 from jobtop.tui.widgets.columns import placed
-from jobtop.tui.widgets.comparison_table import BETTER, WORSE, Row, columns, rows
 from jobtop.tui.widgets.panes import PlainTable
 from jobtop.tui.widgets.table import GUTTER, Table
+from jobtop.tui.widgets.tables.comparison import BETTER, WORSE, Row, columns, rows
 from jobtop.tui.workers import RepeatedWork
 
 FEWEST, MOST = 2, 6

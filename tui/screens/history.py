@@ -27,8 +27,8 @@ from jobtop.tui.screens.job_actions import JobActions
 from jobtop.tui.widgets.cells import Span
 from jobtop.tui.widgets.columns import Sort
 from jobtop.tui.widgets.filter_line import Field, FilterLine
-from jobtop.tui.widgets.groups_table import NEWEST, GroupsTable, group_columns, name_word, sorted_groups
 from jobtop.tui.widgets.table import Table
+from jobtop.tui.widgets.tables.groups import NEWEST, GroupsTable, group_columns, name_word, sorted_groups
 from jobtop.tui.workers import RepeatedWork
 
 NO_JOBS = "No jobs yet.\nPress n to run one, or type: jobtop run -- COMMAND"

@@ -8,7 +8,7 @@ from jobtop.core.measure.live.connections import ConnectionReader, LiveConnectio
 from jobtop.core.model import Job
 from jobtop.core.text.connection_text import denied_text, not_live_text
 from jobtop.tui.screens.job.live_pane import LivePane
-from jobtop.tui.widgets.connection_table import ConnectionTable
+from jobtop.tui.widgets.tables.connections import ConnectionTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

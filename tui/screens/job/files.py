@@ -8,7 +8,7 @@ from jobtop.core.measure.live.files import FileReader, LiveFiles
 from jobtop.core.model import Job
 from jobtop.core.text.file_text import denied_text, no_files_text
 from jobtop.tui.screens.job.live_pane import LivePane
-from jobtop.tui.widgets.file_table import FileTable, kept_rows, live_row
+from jobtop.tui.widgets.tables.files import FileTable, kept_rows, live_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,15 +31,15 @@ from jobtop.tui.screens.job.header import HeaderView, JobHeader
 from jobtop.tui.screens.job.terminal import JobTerminal
 from jobtop.tui.screens.job.why import Why, waiting
 from jobtop.tui.screens.job_actions import JobActions
-from jobtop.tui.widgets.connection_table import ConnectionTable
-from jobtop.tui.widgets.file_table import FileTable
 from jobtop.tui.widgets.gpu_panel import GpuPanel, job_card
 from jobtop.tui.widgets.job_columns import with_wait
 from jobtop.tui.widgets.output_rows import Logs, why_no_output
 from jobtop.tui.widgets.output_view import OutputPane, OutputView
-from jobtop.tui.widgets.process_tree import ProcessTree
 from jobtop.tui.widgets.tab_line import Tab, TabLine
 from jobtop.tui.widgets.table import Table
+from jobtop.tui.widgets.tables.connections import ConnectionTable
+from jobtop.tui.widgets.tables.files import FileTable
+from jobtop.tui.widgets.tables.processes import ProcessTree
 from jobtop.tui.widgets.timeline import Timeline
 from jobtop.tui.workers import RepeatedWork
 

@@ -1,0 +1,1 @@
+"""The tables of single screens: their columns, their order and their cells."""
