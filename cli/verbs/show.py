@@ -31,6 +31,7 @@ from jobtop.core.text.shell_text import shell_text
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
 from jobtop.store.jobs import Jobs
+from jobtop.store.output.captures import capture_names
 from jobtop.store.references import FORMS_HELP
 from jobtop.store.samples.curves import Curves
 
@@ -50,6 +51,7 @@ def show(app: App, reference: str, style: str) -> int:
         cost = cost_of(with_usage_so_far(Curves(jobs.database), job), app.prices)
         more: dict[str, Any] = {"error_lines": error_lines or None, "cost": cost.to_json()}
         more["alerts"] = [alert_json(alert) for alert in alerts_of(jobs, job)]
+        more["captures"] = capture_paths(jobs, job)
         print_records(style, [job_json(app, jobs, job) | more], single=True)
         return 0
     color = app.uses_color(1)
@@ -62,11 +64,14 @@ def show(app: App, reference: str, style: str) -> int:
     cost = cost_of(with_usage_so_far(Curves(jobs.database), job), app.prices)
     kept = samples_kept_text(job, happened)
     alerts = alerts_text(alerts_of(jobs, job))
+    captures = capture_paths(jobs, job)
     for title, value in facts(job, samples, retention_rule_text(app, job), ending, kept, cost, alerts):
         first, *rest = value.split("\n")
         print(f"  {title:<11}{first}")
         for line in rest:
             print(f"  {'':<11}{line}")
+    for position, path in enumerate(captures):
+        print(f"  {'' if position else 'captures':<11}{path}")
     begin = min((moment for moment in (job.submitted_at, job.start_time) if moment), default=0.0)
     for position, event in enumerate(events):
         after = f"+{format_duration(max(0.0, event.at - begin))}"
@@ -77,6 +82,12 @@ def show(app: App, reference: str, style: str) -> int:
 def alerts_of(jobs: Jobs, job: Job) -> list[StoredAlert]:
     """Return the alerts of a job, open ones first."""
     return AlertStore(jobs.database).listing(job_seq=job.seq)
+
+
+def capture_paths(jobs: Jobs, job: Job) -> list[str]:
+    """Return the files that alerts have captured of the job: its processes, stacks and last output."""
+    directory = StatePaths(jobs.database.path.parent, job.host).names.job(job.id)
+    return [printable(f"{directory}/{name}") for name in capture_names(directory)]
 
 
 def alerts_text(alerts: Sequence[StoredAlert]) -> str | None:

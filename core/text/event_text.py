@@ -70,6 +70,7 @@ PLAIN_TEXTS = {
     "descendants_ended": "the last of its descendants ended",
     "recorded_late": "recorded late: the store could not be written",
     "sampling_restored": "sampled at the requested interval again",
+    "captured": "processes and output captured",
     "pruned": "samples and output deleted",
     "error": "could not start",
 }

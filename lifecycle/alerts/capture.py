@@ -12,6 +12,7 @@ from jobtop.core.measure.live.processes import LiveProcesses
 from jobtop.core.text.terminal_text import without_escapes
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.lifecycle.kinds.registry import kind_of
+from jobtop.store.output.captures import PREFIX, capture_names
 from jobtop.store.output.text import Output
 
 TYPE_CHECKING = False
@@ -28,13 +29,12 @@ MOST_STACKS = 8
 STACK_SECONDS = 5.0
 LONGEST_STACK = 64 * 1024
 MOST_KEPT = 20  # captures of one job
-PREFIX = "capture-"
 
 
 def capture(paths: StatePaths, job: Job, why: str, secrets: Sequence[str] = ()) -> str:
     """Write a capture into the directory of the job; return the name of the file. OSError if it cannot be written."""
     directory = paths.names.job(job.id)
-    kept = sorted(name for name in os.listdir(directory) if name.startswith(PREFIX))
+    kept = capture_names(directory)
     for name in kept[: len(kept) - MOST_KEPT + 1]:
         os.unlink(f"{directory}/{name}")
     moment = time.time()

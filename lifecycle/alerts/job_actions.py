@@ -71,5 +71,5 @@ class JobActions:
         from jobtop.lifecycle.alerts.capture import capture
 
         name = capture(self.paths, job, f"alert: {rule}", self.secrets)
-        self.jobs.change(job.id, lambda row: (row, (event("captured", file=name, rule=rule),)))
+        self.jobs.change(job.id, lambda row: (row, (event("captured", reason=name, rule=rule),)))
         return f"captured in {name}"

@@ -12,12 +12,12 @@ from endpoints import web_endpoint
 from running import ended, kill_if_alive, running, show
 from support import Jobtop, wait_for
 
-BUSY = ("python3", "-c", "import time\nend = time.monotonic() + {}\nwhile time.monotonic() < end: pass")
+BUSY = ("python3", "-c", "import time\nwhile time.process_time() < {}: pass")  # of CPU time, on a busy machine too
 WORKS = """
 [[alert]]
 name = "works"
 metric = "cpu.percent"
-above = 20
+above = 5
 severity = "{severity}"
 """
 
@@ -49,7 +49,7 @@ def test_a_run_prints_an_alert_that_fires_and_may_fail_on_it(jobtop: Jobtop, sev
     lines = [line for line in done.stderr.splitlines() if "alert works" in line]
     assert len(lines) == 1
     assert severity in lines[0]
-    assert "20" in lines[0]
+    assert "5.0 %" in lines[0]
     (alert,) = [alert for alert in alerts(jobtop) if alert["rule"] == "works"]
     assert (alert["state"], alert["severity"]) == ("resolved", severity)
     kinds = [event["kind"] for event in show(jobtop, "it").get("events", [])]
@@ -63,6 +63,18 @@ def test_a_job_that_fails_is_an_alert_and_its_open_ones_end(jobtop: Jobtop) -> N
     assert alert["rule"] == "job-failed"
     assert "3" in alert["text"]
     assert alert["state"] == "resolved"
+
+
+def test_an_alert_captures_its_job_and_samples_it_more_often(jobtop: Jobtop) -> None:
+    configure(jobtop, WORKS.format(severity="info") + 'actions = ["capture", "interval:0.1s"]\n')
+    assert jobtop("run", "--quiet", "--interval", "0.5", "--name", "it", "--", *busy(4)).returncode == 0
+    record = show(jobtop, "it")
+    (capture,) = record["captures"]
+    assert (os.stat(capture).st_mode & 0o777) == 0o600
+    text = Path(capture).read_text()
+    assert "alert: works" in text
+    assert "time.process_time()" in text
+    assert record["resource_usage"]["samples"] > 14
 
 
 def test_many_jobs_that_trip_a_rule_become_one_message(jobtop: Jobtop) -> None:
