@@ -277,7 +277,37 @@ def open_to_read(path: Name, patience: float | None = None) -> Database:
 
 
 def open_current(paths: StatePaths, network: bool | None, patience: float | None = None) -> Database:
-    """The store of this host at today's version; StoreDamaged for one that is damaged."""
+    """The store of this host at today's version; StoreDamaged for one that is damaged.
+
+    Another process may rename a damaged store just now: then there is no file for a moment.
+    """
+    before = _inode(paths.names.store)
+    try:
+        return open_once(paths, network, patience)
+    except StoreUnavailable:
+        if not _is_replaced(paths.names, before):
+            raise
+    return open_once(paths, network, patience)
+
+
+def _inode(file: str) -> int | None:
+    try:
+        return os.stat(file).st_ino
+    except OSError:
+        return None
+
+
+def _is_replaced(names: StateNames, before: int | None) -> bool:
+    """Whether there is another file now; waits until a process that renames it has made the new one."""
+    try:
+        with locked(names):
+            return _inode(names.store) != before
+    except OSError:  # it cannot be locked, so it cannot be repaired
+        return False
+
+
+def open_once(paths: StatePaths, network: bool | None, patience: float | None = None) -> Database:
+    """The same without a second try, for a caller that may hold the lock of the store."""
     names, file = paths.names, paths.names.store
     with errors_named(file):
         if not os.path.exists(file):

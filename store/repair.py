@@ -10,7 +10,7 @@ from contextlib import suppress
 from jobtop.core.errors import StoreUnavailable
 from jobtop.core.state_files import make_state_dirs
 from jobtop.store.creation import make_empty
-from jobtop.store.database import DAMAGED, Database, connect, error_code, locked, open_current, open_to_write
+from jobtop.store.database import DAMAGED, Database, connect, error_code, locked, open_current, open_once, open_to_write
 from jobtop.store.files import JOURNALS, files_of, is_cut, remove_journals, suspicion
 from jobtop.store.schema import VERSION
 
@@ -60,7 +60,7 @@ def open_again(old: Database, paths: StatePaths, network: bool | None) -> Databa
             if file != old.files[0] and file is not None and wal is not None and wal == old.files[1]:
                 remove_journals(store)  # they are of the old file: SQLite would put its pages into the new one
             elif file == old.files[0] and not is_cut(store):
-                fresh = open_current(paths, network, old.patience_seconds)
+                fresh = open_once(paths, network, old.patience_seconds)
                 with fresh.alone() as connection:
                     connection.execute(
                         f"PRAGMA user_version = {VERSION}"

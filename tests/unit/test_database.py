@@ -480,6 +480,25 @@ def test_of_many_that_find_a_damaged_store_one_renames_it_and_none_names_a_missi
     assert any(notices)
 
 
+def test_a_store_that_another_process_renames_meanwhile_is_opened_again(
+    paths: StatePaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_to_write(paths).close()
+    may_write = os.access
+
+    def renamed_meanwhile(file: str, mode: int) -> bool:
+        monkeypatch.undo()
+        paths.store.rename(f"{paths.store}.damaged-1")
+        answer = may_write(file, mode)
+        paths.store.touch()
+        return answer
+
+    monkeypatch.setattr(os, "access", renamed_meanwhile)
+    database = open_to_write(paths)
+    assert names(database) == set()
+    database.close()
+
+
 def test_a_reader_does_not_set_a_damaged_store_aside(paths: StatePaths) -> None:
     paths.root.mkdir()
     paths.store.write_bytes(GARBAGE)
