@@ -6,14 +6,13 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from jobtop.core.config import Alert, Config, load
+from jobtop.core.config import Config, load
 from jobtop.core.doctor.checks import Finding, State
-from jobtop.core.record import replace
+from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.jobs import Jobs, Query
 from jobtop.tui.app import Console
 
 HOME = Path("/home/ada")
-CONFIG_FILE = "~/.config/jobtop/config.toml"
 Navigation = Callable[[Console, Pilot[int]], Awaitable[None]]
 
 
@@ -47,6 +46,23 @@ def job(name: str, status: str) -> Navigation:
     return open_it
 
 
+def job_at_alert(name: str) -> Navigation:
+    """Open the screen of a running job at the moment of its newest alert, with the list of its alerts."""
+
+    async def open_it(console: Console, pilot: Pilot[int]) -> None:
+        job_id = (await newest(console, name, "running", 1))[0]
+        alerts = await console.reader.read(
+            console.options.stores[0],
+            lambda database: AlertStore(database).listing(job_seq=Jobs(database).find(job_id).seq),
+        )
+        await console.open_job(job_id, alerts[0].fired_at)
+        for _ in range(3):
+            await pilot.pause()
+        console.simulate_key("exclamation_mark")
+
+    return open_it
+
+
 def compared(name: str, count: int) -> Navigation:
     """Open the comparison of the newest successful runs of a job."""
 
@@ -71,6 +87,8 @@ SCENES = (
     Scene("compare", "Compare", compared("train-resnet50", 3), "1"),
     Scene("containers", "Containers", keys("4"), "1"),
     Scene("alerts", "Alerts", keys("5"), "1"),
+    Scene("job-alert", "JobScreen", job_at_alert("ffmpeg-4k"), "1"),
+    Scene("host", "HostScreen", keys("h")),
     Scene("settings", "SettingsPage", keys("6"), "1"),
     Scene("run-form", "RunForm", keys("n")),
     Scene("help", "HelpScreen", keys("question_mark")),
@@ -80,16 +98,10 @@ SCENES = (
 
 
 def config() -> Config:
-    """Return a configuration with default settings and three alert rules."""
-    given = load((), {"HOME": str(HOME)}, HOME, HOME)
-    return replace(given, alerts=RULES)
+    """Return a configuration with default settings."""
+    return load((), {"HOME": str(HOME)}, HOME, HOME)
 
 
-RULES = (
-    Alert("nearly full", {"metric": "mem.used", "above": 4e9, "for": 30.0, "severity": "critical"}, CONFIG_FILE),
-    Alert("throttled", {"metric": "cpu.throttled", "above": 0.25, "for": 60.0, "clear": 0.1}, CONFIG_FILE),
-    Alert("idle GPU", {"metric": "gpu.util", "below": 5.0, "for": 300.0, "severity": "info"}, CONFIG_FILE),
-)
 WORKS, FAILS, ABSENT = State.WORKS, State.FAILS, State.ABSENT
 DOCTOR = {
     "Running jobs": [

@@ -11,7 +11,7 @@ APP, TABLE, CHART, JOBS, JOB, LOG, HISTORY, COMPARE, ALERTS, FORM = (
 )
 TEXT, SETTINGS, HELP, FILTER, SEARCH = "text", "settings", "help", "filter", "search"
 CONFIRM, TICK, COMMAND, LEAVING, AGAIN = "confirm", "tick", "command", "leaving", "again"
-TYPING, HOST, STRIP = "typing", "host", "strip"
+TYPING, HOST, STRIP, MUTE = "typing", "host", "strip", "mute"
 
 
 @record
@@ -33,7 +33,7 @@ ACTIONS = (
     Action("go.history", "2", "History", "All recorded jobs, with a filter", APP, "go('history')"),
     Action("go.compare", "3", "Compare", "The marked jobs side by side", APP, "go('compare')"),
     Action("go.containers", "4", "Containers", "Containers on this machine", APP, "go('containers')"),
-    Action("go.alerts", "5", "Alerts", "Failed jobs and alerts", APP, "go('alerts')"),
+    Action("go.alerts", "5", "Alerts", "Alerts, failed jobs, and the rules", APP, "go('alerts')"),
     Action("go.settings", "6", "Settings", "Settings, keys, and what works on this machine", APP, "go('settings')"),
     Action("app.help", "question_mark", "Help", "Show the keys that work here", APP, "help", in_footer=True),
     Action("app.run", "n", "Run", "Run a new job", APP, "run_form", in_footer=True, changes_jobs=True),
@@ -83,6 +83,14 @@ ACTIONS = (
         JOB,
         "open_pane('connections')",
     ),
+    Action(
+        "job.alerts",
+        "exclamation_mark",
+        "Alerts",
+        "Show the alerts of the job; Enter goes there",
+        JOB,
+        "open_pane('alerts')",
+    ),
     Action("job.threads", "T", "Threads", "Show the busiest threads of processes, or hide them", JOB, "show_threads"),
     Action(
         "typing.end",
@@ -117,6 +125,15 @@ ACTIONS = (
     Action(
         "jobs.pin", "P", "Pin", "Keep all data of the job for ever, or stop that", JOBS, "pin_jobs", changes_jobs=True
     ),
+    Action(
+        "jobs.acknowledge",
+        "A",
+        "Acknowledge",
+        "Acknowledge the alerts and the failure of the job",
+        JOBS,
+        "acknowledge_jobs",
+        changes_jobs=True,
+    ),
     Action("jobs.compare", "c", "Compare", "Compare the marked jobs", JOBS, "compare_marked"),
     Action("jobs.export", "e", "Export", "Write the job's samples to a CSV file", JOBS, "export_job"),
     Action("jobs.copy", "y", "Copy id", "Copy the job's id", JOBS, "copy_id"),
@@ -125,6 +142,56 @@ ACTIONS = (
     ),
     Action(
         "compare.align", "a", "Align", "Align the curves by start, end or wall clock", COMPARE, "align", in_footer=True
+    ),
+    Action(
+        "alerts.acknowledge",
+        "A",
+        "Acknowledge",
+        "You know about it: it is no longer counted as new",
+        ALERTS,
+        "acknowledge",
+        in_footer=True,
+        changes_jobs=True,
+    ),
+    Action(
+        "alerts.mute",
+        "m",
+        "Mute",
+        "No messages and no actions of a rule, or about a job, for a time",
+        ALERTS,
+        "mute",
+        in_footer=True,
+        changes_jobs=True,
+    ),
+    Action(
+        "alerts.unmute",
+        "u",
+        "Unmute",
+        "Messages and actions of the rule, and about the job, again",
+        ALERTS,
+        "unmute",
+        changes_jobs=True,
+    ),
+    Action(
+        "alerts.edit",
+        "e",
+        "Edit rule",
+        "Change the level of the rule, and save it to the configuration file",
+        ALERTS,
+        "edit",
+        in_footer=True,
+        changes_jobs=True,
+    ),
+    Action(
+        "alerts.shorter",
+        "left_square_bracket",
+        "Shorter",
+        "History of a shorter time: 1h, 1d, 7d, 30d",
+        ALERTS,
+        "shorter",
+    ),
+    Action(
+        "alerts.longer", "right_square_bracket", "Longer", "History of a longer time, up to 30 days", ALERTS, "longer"
     ),
     Action("filter.apply", "enter", "Apply", "Back to the jobs that match", FILTER, "submit", in_footer=True),
     Action("filter.take", "tab", "Complete", "Take the first of the words below", FILTER, "take", in_footer=True),
@@ -154,6 +221,14 @@ ACTIONS = (
     Action("again.now", "y,enter", "Run now", "Start now", AGAIN, "answer('now')", in_footer=True),
     Action("again.queue", "w", "Wait in the queue", "Queue", AGAIN, "answer('queue')", in_footer=True),
     Action("again.cancel", "escape,n", "Cancel", "Run nothing", AGAIN, "leave", in_footer=True),
+    Action("mute.hour", "1", "1 hour", "Mute it for an hour", MUTE, "answer('hour')", in_footer=True),
+    Action("mute.hours", "4", "4 hours", "Mute it for four hours", MUTE, "answer('hours')", in_footer=True),
+    Action("mute.day", "d", "1 day", "Mute it for a day", MUTE, "answer('day')", in_footer=True),
+    Action(
+        "mute.always", "u", "Until unmuted", "Mute it until you unmute it", MUTE, "answer('always')", in_footer=True
+    ),
+    Action("mute.switch", "tab,j", "Job or rule", "Mute the job, or the rule", MUTE, "switch", in_footer=True),
+    Action("mute.cancel", "escape,n", "Cancel", "Mute nothing", MUTE, "leave", in_footer=True),
     Action("form.submit", "enter,ctrl+s", "Run", "Run the job, or write the file", FORM, "submit", in_footer=True),
     Action("form.leave", "escape", "Cancel", "Close the form and change nothing", FORM, "leave", in_footer=True),
     Action("form.next", "down", "Next", "Go to the next field", FORM, "app.focus_next"),

@@ -19,18 +19,26 @@ from jobtop.core.config import Config
 from jobtop.core.job_id import JobId
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import fresh, record
+from jobtop.tui.data.announcing import TOAST_SECONDS, Announcer, make_toast
 from jobtop.tui.data.feed import Feed
 from jobtop.tui.data.machine import MachineSource
 from jobtop.tui.data.reader import StoreReader
+from jobtop.tui.data.rule_reading import RuleReading
 from jobtop.tui.data.view import JobRow, View
 from jobtop.tui.page import Page, TopLine
 from jobtop.tui.palette import THEMES
 from jobtop.tui.preferences import Preferences
 from jobtop.tui.widgets.cells import safe_text
 from jobtop.tui.widgets.painting import ASCII_CLASS
+from jobtop.tui.workers import start_work
 
 if TYPE_CHECKING:
     from jobtop.core.analysis.cost import Prices
+
+if TYPE_CHECKING:
+    from jobtop.core.alerts.model import Rule
+    from jobtop.store.incidents import Incident
+    from jobtop.tui.data.incidents import Incidents
 
 # Imported when first opened: the dashboard does not wait for the other screens.
 PAGES = {
@@ -100,6 +108,8 @@ class Console(App[int]):
         self.pages: dict[str, Page] = {}
         self.preferences = Preferences(options.preferences)
         self.reader = StoreReader()
+        self.rule_reading = RuleReading(options.config)
+        self.announcer = Announcer()
         network = options.config.switch("store.network") if options.config is not None else None
         self.feed = Feed(
             *(options.stores, self.post_view, options.refresh_seconds, options.own, options.machine, network),
@@ -241,7 +251,9 @@ class Console(App[int]):
             self.exit()
 
     def notify(self, message: str, **how: Any) -> None:
-        """Show a notification; escape sequences and markup in the message have no effect."""
+        """Show a notification; escape sequences and markup in the message and its title have no effect."""
+        if title := how.get("title"):
+            how = how | {"title": safe_text(title)}
         super().notify("\n".join(map(safe_text, message.splitlines())), **how | {"markup": False})
 
     def action_help_quit(self) -> None:
@@ -260,14 +272,38 @@ class Console(App[int]):
     async def action_palette(self) -> None:
         await self.push_screen(import_object("jobtop.tui.commands:ActionPalette")(id="--command-palette"))
 
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """The alert rules that were read last, by name."""
+        return self.rule_reading.rules
+
+    def announce(self, incidents: Incidents) -> None:
+        """Show one notification about the alerts that have fired since the last call."""
+        fired = self.announcer.fired(incidents)
+        if fired:
+            start_work(self, self._announce, fired, incidents, group="announce")
+
+    async def _announce(self, fired: Sequence[Incident], incidents: Incidents) -> None:
+        toast = await make_toast(fired, incidents, self.rules, self.reader)
+        if toast.has_bell:
+            self.bell()
+        self.notify(toast.text, title=toast.title, severity=toast.severity, timeout=TOAST_SECONDS)
+
     def row(self, job_id: str) -> JobRow | None:
         """The row of a job in the newest view; None if the job is neither live nor recent."""
         rows = self.view.rows if self.view is not None else ()
         return next((row for row in rows if row.job.id == job_id), None)
 
-    async def open_job(self, job_id: str) -> None:
-        """Open the screen of one job."""
-        await self.push_screen(import_object("jobtop.tui.screens.job.screen:JobScreen")(job_id))
+    async def open_job(self, job_id: str, at: float | None = None) -> None:
+        """Open the screen of one job, now or at a moment of its past (by the wall clock)."""
+        await self.push_screen(import_object("jobtop.tui.screens.job.screen:JobScreen")(job_id, at=at))
+
+    async def open_incident(self, incident: Incident) -> None:
+        """Open the job of an alert at that moment, that of a failure at its end; without a job, the Host screen."""
+        if incident.job_id is None:
+            await self.action_host()
+        else:
+            await self.open_job(incident.job_id, incident.at if incident.severity is not None else None)
 
     async def action_host(self) -> None:
         """Open the screen of the machine; from the screen of an ended job, at the time of that job."""

@@ -31,6 +31,7 @@ from jobtop.tui.actions import (
     JOBS,
     LEAVING,
     LOG,
+    MUTE,
     SEARCH,
     SETTINGS,
     STRIP,
@@ -60,6 +61,7 @@ SCREENS = (
     ({CONFIRM}, (CONFIRM,)),
     ({LEAVING}, (LEAVING,)),
     ({AGAIN}, (AGAIN,)),
+    ({MUTE}, (MUTE,)),
     ({TYPING}, (TYPING,)),
 )
 ACTIVE_TOGETHER = tuple(places | {pane} for places, panes in SCREENS for pane in panes)

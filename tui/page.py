@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
@@ -122,7 +123,7 @@ class TopLine(Painted):
         pace = [Span(f"{GAP}● live {self.refresh_seconds:.1f}s", Tone.GREEN)]
         jobs = [Span(f"{GAP}{job_counts(view)}")]
         agent = agent_words(view)
-        alerts = [Span(GAP), *count_label(self.incidents)] if len(self.incidents) else []
+        alerts = [Span(GAP), *count_label(self.incidents)] if self.incidents.new else []
         clock = [Span(time.strftime(f"{GAP}%H:%M:%S", time.localtime(view.at)), Tone.GREY)]
         if self.frozen:
             pace = [Span(f"{GAP}‖ frozen", Tone.YELLOW, True)]
@@ -231,9 +232,11 @@ class Page(Screen[None]):
     @work(group="incidents", exclusive=True)
     async def read_incidents(self, view: View) -> None:
         incidents = await self.incident_watch.read(view, self.console.reader)
+        await asyncio.to_thread(self.console.rule_reading.read)
         if self.query(TopLine):  # false while the console closes
             self.query_one(TopLine).incidents = incidents
             self.show_incidents(incidents)
+            self.console.announce(incidents)
 
     def show_incidents(self, incidents: Incidents) -> None:
         """Show a new list of incidents; the top line already counts them."""

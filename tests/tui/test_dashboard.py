@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from jobtop.core.alerts.model import State
 from jobtop.core.model import Job, Limits, Monitor, Status
 from jobtop.store import incidents
 from jobtop.store.incidents import Incident
@@ -14,7 +15,7 @@ from jobtop.tui.chart.chart import Chart, SmallChart
 from jobtop.tui.chart.host_chart import machine_chart
 from jobtop.tui.chart.plotting import ChartView, legend
 from jobtop.tui.chart.window import TimeWindow
-from jobtop.tui.data.incidents import Incidents, incident_text
+from jobtop.tui.data.incidents import Incidents, JobAlerts, count_label, incident_text, sorted_incidents
 from jobtop.tui.data.last_minute import copy_of
 from jobtop.tui.data.machine import MachinePast
 from jobtop.tui.data.view import JobRow, MachineView, View
@@ -132,11 +133,39 @@ def test_alerts_are_counted_by_job_with_the_highest_severity() -> None:
     row = JobRow(running(id="a" * 36), STORE)
     raised = [incident(1, "info", job_id=row.key), incident(2, "critical", job_id=row.key), incident(3, job_id=row.key)]
     counted = Incidents(tuple(raised)).alerts_by_job()
-    assert counted == {row.key: ("critical", 2)}
+    assert counted == {row.key: JobAlerts("critical", 2)}
     column = with_alerts(live_columns(), counted)[-1]
     assert column.cell(row).spans(2, Align.RIGHT)[0][:2] == ("▲2", Tone.VERMILION)
-    many = with_alerts(live_columns(), {row.key: ("warning", 12)})[-1]
+    many = with_alerts(live_columns(), {row.key: JobAlerts("warning", 12)})[-1]
     assert many.cell(row).spans(2, Align.RIGHT)[0].text == "△+"
+
+
+def test_acknowledged_alerts_of_a_job_are_counted_in_grey_only_if_it_has_no_new_ones() -> None:
+    row = JobRow(running(id="a" * 36), STORE)
+    known = [incident(number, "critical", job_id=row.key, is_acknowledged=True) for number in (1, 2)]
+    counted = Incidents(tuple(known)).alerts_by_job()
+    assert counted == {row.key: JobAlerts("critical", 2, True)}
+    column = with_alerts(live_columns(), counted)[-1]
+    assert column.cell(row).spans(2, Align.RIGHT)[0][:2] == ("▲2", Tone.GREY)
+    both = sorted_incidents([*known, incident(3, "info", job_id=row.key)])
+    assert both.alerts_by_job() == {row.key: JobAlerts("info", 1)}
+
+
+def test_the_count_is_of_what_is_new_and_acknowledged_incidents_come_last() -> None:
+    found = sorted_incidents(
+        [
+            incident(1, "critical", is_acknowledged=True, state=State.ACKNOWLEDGED),
+            incident(2, "warning", state=State.FIRING),
+            incident(3),
+            incident(4, "info", state=State.PENDING),
+            incident(5, "info", state=State.RESOLVED),
+        ]
+    )
+    assert [shown.key for shown in found.found] == ["2", "3", "1"]
+    assert [shown.key for shown in (*found.pending, *found.past)] == ["4", "5"]
+    assert (found.words, found.count, found.worst()) == ("2 open · 1 acked", "2", "critical")
+    assert [span.text for span in count_label(found)] == ["▲2"]
+    assert count_label(sorted_incidents([incident(1, is_acknowledged=True)])) == []
 
 
 def test_the_text_of_an_incident_has_the_duration_once() -> None:
@@ -258,11 +287,11 @@ def test_the_panel_paints_only_changes_and_its_cursor_follows_an_incident() -> N
         await on.press("down")
         panel.incidents = Incidents((incident(1, "critical"), incident(2), incident(3)), True)
         await on.press("enter")
-        assert [message.job_id for message in on.said(AlertsPanel.Opened)] == ["job3"]
+        assert [message.incident.job_id for message in on.said(AlertsPanel.Opened)] == ["job3"]
         await on.press("home")
         await on.pilot.click(panel, offset=(8, 4))
-        assert on.said(AlertsPanel.Opened)[-1].job_id == "job2"
-        assert on.titles()[0] == "Alerts  1 alert · 2 failed"
+        assert on.said(AlertsPanel.Opened)[-1].incident.job_id == "job2"
+        assert on.titles()[0] == "Alerts  3 open"
 
     play(panel, scene, size=(40, 12))
 
@@ -278,7 +307,7 @@ def test_a_panel_with_more_incidents_than_room_keeps_the_cursor_visible() -> Non
             assert [line.rstrip().endswith(name) for line in shown] == [True]
         panel.incidents = Incidents((), True)
         await on.settle()
-        assert "No failures" in " ".join(on.lines())
+        assert "Nothing is wrong" in " ".join(on.lines())
 
     play(panel, scene, size=(40, 12))
 
@@ -308,7 +337,7 @@ def test_incidents_are_listed_beside_the_jobs_and_open_their_job(home: Path) -> 
     )
 
     async def scene(visitor: Visitor) -> None:
-        screen = await visitor.shows("Alerts  1 failed", "exit code 1 after 2s", "▲1", "0 run")
+        screen = await visitor.shows("Alerts  1 open", "exit code 1 after 2s", "▲1", "0 run")
         assert "▲1" in screen.splitlines()[0]
         await visitor.press("j")
         await visitor.shows("fine  ━●━ cpu", "40s", "preview · Enter opens")
@@ -332,10 +361,10 @@ def test_more_incidents_than_are_read_are_mentioned(home: Path, monkeypatch: pyt
     kept_jobs(home, *(made_job(status=Status.FAILED, end_time=time.time() - number) for number in range(3)))
 
     async def scene(visitor: Visitor) -> None:
-        screen = await visitor.shows("Alerts  2 failed · and more")
+        screen = await visitor.shows("Alerts  2 open · and more")
         assert "▲2+ " in screen.splitlines()[0]
         await visitor.press("5")
-        await visitor.shows("─ 2 failed · and more ─")
+        await visitor.shows("Active  2 open · and more")
 
     visit(home, scene)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
+from raised import RULES, raise_alert
 from textual import events
 from textual.keys import key_to_character
 from textual.screen import Screen
@@ -16,22 +17,31 @@ from textual.widgets import Input
 
 from jobtop.core.config import load
 from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
 from jobtop.core.run.request import Request
 from jobtop.lifecycle.doctor import Topics
 from jobtop.lifecycle.start import start_and_stay
+from jobtop.store.alerts.alert_rows import AlertStore
+from jobtop.store.alerts.marks import Mark, MarkKind, Marks
+from jobtop.store.database import open_to_read
+from jobtop.store.jobs import Jobs
 from jobtop.tui.actions import ACTIONS, BY_ID, Action
 from jobtop.tui.app import PAGES, Options
 from jobtop.tui.chart.chart import Chart
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.commands import ActionPalette
+from jobtop.tui.data.alert_operations import mute
 from jobtop.tui.dialogs.choose_columns import ChooseColumns
 from jobtop.tui.dialogs.confirm import Confirm
 from jobtop.tui.dialogs.export_form import ExportForm
 from jobtop.tui.dialogs.fields import Tick
 from jobtop.tui.dialogs.leaving import Leaving
+from jobtop.tui.dialogs.mute_form import MuteAnswer, MuteForm
+from jobtop.tui.dialogs.rule_form import RuleForm
 from jobtop.tui.dialogs.run_again import RunAgain
 from jobtop.tui.dialogs.run_form import CommandLine, RunForm
 from jobtop.tui.screens import settings
+from jobtop.tui.screens.alerts import Alerts
 from jobtop.tui.screens.compare import Compare
 from jobtop.tui.screens.dashboard import Dashboard
 from jobtop.tui.screens.help import HelpScreen
@@ -60,6 +70,7 @@ ELSEWHERE = (
     ("chart", "job", "log", "search", "typing"),
     ("form", "tick", "command"),
     ("history", "filter", "compare", "settings"),
+    ("alerts", "mute"),
 )
 NAMED = {place for places in ELSEWHERE for place in places}
 PLACES = (tuple(sorted({action.place for action in ACTIONS} - NAMED)), *ELSEWHERE)
@@ -282,6 +293,77 @@ def asked_again(answer: object) -> Case:
     return Case(asking(lambda: RunAgain(1, [])), lambda _: list(ANSWERS), lambda _, after: after == [answer])
 
 
+def muted(seconds: float | None) -> Case:
+    return Case(
+        asking(lambda: MuteForm("busy", "train")),
+        lambda _: list(ANSWERS),
+        lambda _, after: after == [MuteAnswer(False, seconds)],
+    )
+
+
+async def at_alerts(visitor: Visitor) -> None:
+    """Open the alerts with the cursor on an alert that is new, and the history of a day."""
+    own = visitor.console.options.own
+    assert own is not None
+    job = await visitor.console.reader.read(own.store, lambda database: Jobs(database).find("job-0"))
+    RAISED.append(1)
+    raise_alert(own.root, job, replace(RULES["job-memory-limit"], name=f"rule {len(RAISED)}"))
+    await visitor.console.action_go("alerts")
+    alerts = page(visitor, Alerts)
+    alerts.window = 86400.0
+    table = alerts.active
+    await until(lambda: alerts.rules and new_alert(alerts) is not None)
+    table.focus()
+    table.marks = ()
+    table.select(new_alert(alerts))
+
+
+def new_alert(alerts: Alerts) -> str | None:
+    return next((found.key for found in alerts.listed.new if found.rule is not None), None)
+
+
+async def at_rules(visitor: Visitor) -> None:
+    await at_alerts(visitor)
+    visitor.console.screen.query_one("#rules").focus()
+
+
+async def at_muted(visitor: Visitor) -> None:
+    await at_alerts(visitor)
+    own = visitor.console.options.own
+    assert own is not None
+    incident = page(visitor, Alerts).chosen_incident
+    assert incident is not None
+    mute(own.store, MarkKind.MUTE_RULE, str(incident.rule), None)
+
+
+async def alerted_job(visitor: Visitor) -> None:
+    """Open the dashboard with the cursor on a job that has a new alert."""
+    await at_dashboard(visitor)
+    own, table = visitor.console.options.own, one(visitor, Table)
+    assert own is not None
+    assert table.source is not None
+    raise_alert(own.root, table.source.window(MIDDLE, MIDDLE + 1)[0].job)
+
+
+RAISED: list[int] = []
+
+
+def acknowledged(visitor: Visitor) -> int:
+    database = open_to_read(visitor.console.options.stores[0])
+    try:
+        return sum(alert.acknowledged_at is not None for alert in AlertStore(database).listing())
+    finally:
+        database.close()
+
+
+def marks(visitor: Visitor, kind: MarkKind) -> list[Mark]:
+    database = open_to_read(visitor.console.options.stores[0])
+    try:
+        return Marks(database).all(kind)
+    finally:
+        database.close()
+
+
 async def at_form(visitor: Visitor) -> None:
     """Open the empty form that runs a job."""
     if not isinstance(visitor.console.screen, RunForm):
@@ -478,6 +560,7 @@ CASES: dict[str, Case] = {
     "job.connections": Case(
         job_pane("cpu"), focused_id, lambda before, after: (before, after) == ("cpu", "connections")
     ),
+    "job.alerts": Case(job_pane("cpu"), focused_id, lambda before, after: (before, after) == ("cpu", "alerts")),
     "job.threads": Case(job_pane("cpu"), lambda visitor: one(visitor, ProcessTree).shows_threads, more),
     "typing.end": Case(
         job_pane("output", lambda view: view.begin_typing("train")),
@@ -510,11 +593,18 @@ CASES: dict[str, Case] = {
     "jobs.again": Case(at_real_job, kind_of_screen, comes_to(RunForm)),
     "jobs.retry": Case(at_real_job, kind_of_screen, comes_to(RunAgain)),
     "jobs.pin": Case(at_dashboard, pinned_jobs, differs),
+    "jobs.acknowledge": Case(alerted_job, acknowledged, more),
     "jobs.compare": Case(marked_two, kind_of_screen, comes_to(Compare)),
     "jobs.export": Case(at_dashboard, kind_of_screen, comes_to(ExportForm)),
     "jobs.copy": Case(at_dashboard, lambda visitor: visitor.console.clipboard, differs),
     "history.group": Case(at_history, lambda visitor: getattr(visitor.console.screen, "is_grouped", None), more),
     "compare.align": Case(at_compare, lambda visitor: page(visitor, Compare).alignment, differs),
+    "alerts.acknowledge": Case(at_alerts, acknowledged, more),
+    "alerts.mute": Case(at_alerts, kind_of_screen, comes_to(MuteForm)),
+    "alerts.unmute": Case(at_muted, lambda visitor: len(marks(visitor, MarkKind.MUTE_RULE)), less),
+    "alerts.edit": Case(at_rules, kind_of_screen, comes_to(RuleForm)),
+    "alerts.shorter": Case(at_alerts, lambda visitor: page(visitor, Alerts).window, less),
+    "alerts.longer": Case(at_alerts, lambda visitor: page(visitor, Alerts).window, more),
     "filter.apply": Case(
         typing("name:job-7"), lambda visitor: page(visitor, History).text, lambda _, after: after == "name:job-7"
     ),
@@ -535,6 +625,16 @@ CASES: dict[str, Case] = {
     "again.now": asked_again("now"),
     "again.queue": asked_again("queue"),
     "again.cancel": asked_again(None),
+    "mute.hour": muted(3600.0),
+    "mute.hours": muted(4 * 3600.0),
+    "mute.day": muted(24 * 3600.0),
+    "mute.always": muted(None),
+    "mute.switch": Case(
+        asking(lambda: MuteForm("busy", "train")), lambda visitor: page(visitor, MuteForm).is_job, differs
+    ),
+    "mute.cancel": Case(
+        asking(lambda: MuteForm("busy", "train")), lambda _: list(ANSWERS), lambda _, after: after == [None]
+    ),
     "form.submit": Case(at_export, lambda _: (Path.cwd() / "samples.csv").exists(), more),
     "form.leave": Case(at_form, kind_of_screen, comes_to(Dashboard)),
     "form.next": Case(in_form("#name Input"), focused, differs),

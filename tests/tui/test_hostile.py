@@ -20,8 +20,9 @@ from textual.widgets._toast import Toast
 
 from benchmarks.display import TerminalScreen
 from hostile import COUNT, MARK, clean_texts, hostile_texts, marked
+from jobtop.core.alerts.rule_set import default_rules
 from jobtop.core.analysis.ending import explain_end
-from jobtop.core.config import Alert, load
+from jobtop.core.config import load
 from jobtop.core.doctor.checks import Finding, State
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Status
@@ -32,6 +33,7 @@ from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.app import Console, Options
+from jobtop.tui.data.alert_rules import RuleRow, RuleState
 from jobtop.tui.data.operations import STOP
 from jobtop.tui.data.rows import ListRows
 from jobtop.tui.data.view import JobRow
@@ -41,7 +43,6 @@ from jobtop.tui.dialogs.export_form import ExportForm, default_path
 from jobtop.tui.dialogs.fields import FormField
 from jobtop.tui.dialogs.run_form import CommandLine
 from jobtop.tui.screens import job_actions, settings
-from jobtop.tui.screens.alerts import rule_lines
 from jobtop.tui.screens.job.header import HeaderView, JobHeader
 from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.screens.job.why import Why
@@ -65,7 +66,7 @@ FOREIGN_COLOURS = {Color.parse(colour).rich_color for colour in ("red", "ansi_re
 DEADLINE_SECONDS = 20.0
 TOUR = (
     *(("2", "╭─ History "), ("b", "╭─ History by name"), ("3", "╭─ Compare "), ("4", "╭─ Containers ")),
-    *(("5", "╭─ Alerts "), ("6", "╭─ Doctor "), ("1", "╭─ Jobs "), ("\r", "╭─ Timeline"), ("\x1b", "╭─ Jobs ")),
+    *(("5", "╭─ Active "), ("6", "╭─ Doctor "), ("1", "╭─ Jobs "), ("\r", "╭─ Timeline"), ("\x1b", "╭─ Jobs ")),
     *(("e", "╭─ Export samples"), ("\x1b", "^p"), ("n", "╭─ Run a job"), ("\x1b", "^p"), ("?", "esc closes")),
     *(("\x1b", "^p"), ("\x10", "name of an action")),
 )
@@ -225,7 +226,7 @@ async def tables(console: Watched, texts: list[str]) -> None:
         ("dashboard", "1", "#jobs"),
         ("history", "2", "#past"),
         ("history by name", "b", "#groups"),
-        ("alerts", "5", "#incidents"),
+        ("alerts", "5", "#active"),
     ):
         console.place = place
         console.simulate_key(key)
@@ -497,14 +498,15 @@ async def values(console: Watched, texts: list[str]) -> None:
 
 async def rules(console: Watched, texts: list[str]) -> None:
     await console.action_go("alerts")
-    prose: Prose = console.screen.query_one("#rules", Prose)
-    config = console.options.config
-    assert config is not None
-    for first in range(0, len(texts), 100):
-        alerts = tuple(Alert(text[:80], {"metric": "mem.used"}, text[:80]) for text in texts[first : first + 100])
-        prose.text = tuple(rule_lines(replace(config, alerts=alerts)))
-        console.read_over(prose)
+    table = console.screen.query_one("#rules", Table)
     await console.settle()
+    rule = default_rules()[0]
+    rows = [
+        RuleRow(replace(rule, name=text), texts[place - 1], RuleState.INACTIVE, texts[place - 2])
+        for place, text in enumerate(texts)
+    ]
+    table.source = ListRows(rows, lambda row: row.key)
+    await paged(console, table)
 
 
 def test_no_table_obeys_hostile_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,13 @@ from jobtop.core.config import Config, load
 from jobtop.core.doctor.checks import Finding, State
 from jobtop.core.model import Job, Status
 from jobtop.core.paths import StatePaths
-from jobtop.store.database import open_to_write
-from jobtop.store.jobs import Event, Jobs
 from jobtop.tui.app import Options
 from jobtop.tui.data.view import StoreState
 from jobtop.tui.keymap import read_keys
 from jobtop.tui.screens import settings
-from jobtop.tui.screens.alerts import Alerts
 from jobtop.tui.screens.settings import SettingsPage
 from jobtop.tui.widgets.problem_line import ProblemLine
-from records import HERE, HOSTILE_TEXTS, call, holds_controls, kept_jobs, made_job
+from records import HERE, call, kept_jobs, made_job
 from stage import Performance, play
 from visiting import Visitor, visit
 
@@ -149,90 +145,6 @@ def test_on_a_narrow_screen_the_pane_with_the_focus_is_open(home: Path, monkeypa
         await visitor.shows("go.dashboard", "monitor.enabled", "✓ shim")
 
     visit(home, scene, NARROW, options(configured()))
-
-
-def test_failures_of_the_last_day_are_listed_the_newest_first_and_opened(home: Path) -> None:
-    kept_jobs(
-        home,
-        failed("older", 3600),
-        failed("of yesterday", 90000),
-        failed("late", 5, status=Status.TIMEOUT, reason="stopped after its timeout of 2s"),
-        failed("eaten", 60, flags=("oom_killed",), reason="killed by SIGKILL: the kernel's OOM killer"),
-        made_job(name="fine", start_time=time.time()),
-    )
-    opened: list[str] = []
-
-    async def scene(visitor: Visitor) -> None:
-        async def open_job(job_id: str) -> None:
-            opened.append(job_id)
-
-        visitor.console.open_job = open_job  # type: ignore[method-assign]
-        await visitor.press("5")
-        screen = await visitor.shows("3 failed ─", "stopped after its timeout")
-        rows = [line for line in screen.splitlines() if "older" in line or "late" in line or "eaten" in line]
-        assert [(row.split()[1], row.split()[4]) for row in rows] == [("◷", "late"), ("▼", "eaten"), ("✗", "older")]
-        assert "of yesterday" not in screen
-        assert "fine" not in screen
-        await visitor.press("down", "enter")
-        page = visitor.console.pages["alerts"]
-        assert isinstance(page, Alerts)
-        assert opened == [page.incidents[1].job_id]
-
-    visit(home, scene, NARROW, options(configured()))
-
-
-def test_alerts_and_failures_come_by_themselves(home: Path) -> None:
-    database = open_to_write(StatePaths(home, HERE))
-    jobs = Jobs(database)
-    job = jobs.insert(made_job(name="shuffle"))
-    assert job.seq is not None
-
-    async def scene(visitor: Visitor) -> None:
-        await visitor.press("5")
-        await visitor.shows("No failed jobs")
-        alert = Event(time.time(), "alert", {"severity": "critical", "text": "memory 92 % of its limit [/b]"})
-        jobs.change(job.id, lambda row: (row, (alert,)))
-        jobs.insert(failed("other", 0))
-        screen = await visitor.shows("memory 92 % of its limit [/b]", "1 alert · 1 failed ─")
-        assert "▲" in next(line for line in screen.splitlines() if "memory 92 %" in line)
-
-    visit(home, scene, options=options(configured()))
-    database.close()
-
-
-def test_texts_of_jobs_have_no_effect_and_are_not_markup(home: Path) -> None:
-    kept_jobs(home, *(failed(text, 60, reason=text) for text in HOSTILE_TEXTS))
-
-    async def scene(visitor: Visitor) -> None:
-        await visitor.press("5")
-        screen = await visitor.shows(f"{len(HOSTILE_TEXTS)} failed ─")
-        assert not holds_controls(screen.replace("\n", ""))
-
-    visit(home, scene, options=options(configured()))
-
-
-def test_rules_are_listed_with_what_they_watch(home: Path) -> None:
-    text = '[[alert]]\nname = "busy [/b]"\nmetric = "cpu.percent"\nabove = 90\nfor = "30s"\nclear = 80'
-    text += '\nseverity = "critical"'
-
-    async def scene(visitor: Visitor) -> None:
-        await visitor.press("5")
-        screen = await visitor.shows("▲ busy [/b]", "cpu.percent", "above 90", "30s")
-        assert "config.toml" in re.sub(r"[│\s]", "", screen)  # the path may be wrapped anywhere
-        assert "no alerts yet" in re.sub(r"[│\s]+", " ", screen)
-
-    visit(home, scene, options=options(configured(text=text)))
-
-
-def test_without_rules_a_valid_example_is_shown(home: Path) -> None:
-    from jobtop.tui.screens.alerts import EXAMPLE
-
-    async def scene(visitor: Visitor) -> None:
-        await visitor.press("5")
-        await visitor.shows("No rules", *EXAMPLE)
-
-    visit(home, scene, options=options(configured()))
-    assert configured(text="\n".join(EXAMPLE)).alerts[0].name == "nearly full"
 
 
 def test_containers_say_what_they_wait_for(home: Path) -> None:

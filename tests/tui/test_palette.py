@@ -56,7 +56,7 @@ def test_a_job_is_found_by_its_name_whatever_that_is(home: Path) -> None:
     opened: list[str] = []
 
     async def scene(visitor: Visitor) -> None:
-        async def open_job(job_id: str) -> None:
+        async def open_job(job_id: str, at: float | None = None) -> None:
             opened.append(job_id)
 
         visitor.console.open_job = open_job  # type: ignore[method-assign]

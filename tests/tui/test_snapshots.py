@@ -25,6 +25,7 @@ from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
+from jobtop.core.units import printable
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.samples.devices import DeviceRecord
@@ -42,7 +43,7 @@ from jobtop.tui.screens.job_actions import question
 from jobtop.tui.widgets.filter_line import Field
 from records import made_job, running_job
 from sampled import steady
-from tools.scenes import CONFIG_FILE, SCENES, Scene, compared, config, job, keys
+from tools.scenes import SCENES, Scene, compared, config, job, keys
 from tools.screenshots import MOMENT, fixed_time_and_place, screen_rows
 
 FOLDER = Path(__file__).parent / "snapshots"
@@ -132,7 +133,10 @@ def evil(root: Path) -> Iterator[Options]:
             keep_hostile(paths, database, number, texts[number:] + texts[:number])
     keep_hostile_devices(database, texts)
     database.close()
-    rules = tuple(Alert(text, {"metric": "mem.used", "above": 1.0}, CONFIG_FILE) for text in texts[:9])
+    rules = tuple(
+        Alert(printable(text)[:60], {"name": printable(text)[:60], "metric": "mem.used", "above": 1.0}, "config.toml")
+        for text in texts[:9]
+    )
     findings = {texts[0]: [Finding(text, State.FAILS, text, text) for text in texts]}
     with patch("jobtop.tui.screens.settings.examine", return_value=findings):
         yield Options([paths.store], machine=idle(), config=replace(config(), alerts=rules))

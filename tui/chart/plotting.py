@@ -297,7 +297,7 @@ class Plot:
         for side, scale in self.scales.items():
             for line in self.view.axis(side).thresholds:
                 row = self._row(side, line.value)
-                if line.value <= scale.top and row not in drawn:
+                if line.value <= scale.top and row not in drawn and row < self.rows - 1:
                     drawn[row] = line
                     for column in range(self.columns):
                         sheet.put(column, row, "┄", line.tone)
@@ -338,11 +338,11 @@ class Plot:
             axis.put(column, 0, "─", Tone.FAINT)
         for column, _ in moments(self.bounds, self.is_live, self.columns):
             axis.put(column, 0, "┴", Tone.FAINT)
+        if cursor is not None:
+            axis.put(cursor, 0, "┴", Tone.ORANGE)
         for event in self.view.events:
             if self.bounds[0] <= event.moment <= self.bounds[1]:
                 axis.put(self.column(event.moment), 0, event.glyph, event.tone)
-        if cursor is not None:
-            axis.put(cursor, 0, "┴", Tone.ORANGE)
         corner = [Span(" " * (self.left - 1)), Span("└", Tone.FAINT)]
         end = [Span("┘", Tone.FAINT), Span(" " * (self.right - 1))] if self.right else []
         return [*corner, *_spans(axis.runs(0)), *end]

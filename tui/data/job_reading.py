@@ -24,6 +24,7 @@ from jobtop.core.record import fresh, record, replace
 from jobtop.core.series.downsample import select_positions
 from jobtop.core.series.drawing import Curve, make_curve
 from jobtop.core.text.limits_used import LimitFacts, facts_of_record, facts_of_values
+from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
 from jobtop.store.database import Database
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.output.last_lines import read_error_lines
@@ -46,6 +47,7 @@ MOST_KEYS = max(map(len, GROUPS.values()))
 MARGIN = 0.1  # of the window's length, read before and after it
 ALL = TimeWindow()
 LAST_LINES = 6
+MOST_ALERTS = 200
 MOST_CORE_SHARE = 0.05  # of a core, for reading the processes
 
 
@@ -103,6 +105,7 @@ class JobView:
     is_sampled: bool = False
     damaged: int = 0
     gpus: tuple[JobGpu, ...] = ()
+    alerts: tuple[StoredAlert, ...] = ()  # open ones first, then the others, each newest first
 
 
 class JobReading:
@@ -136,6 +139,7 @@ class JobReading:
             job.seq is not None and curves.store.count(job.seq) > 0,
             self.cache.damaged,
             read_job_gpus(database, job, events, viewport.moment),
+            tuple(AlertStore(database).listing(job_seq=job.seq, limit=MOST_ALERTS)) if job.seq is not None else (),
         )
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The jobs of the simulated machine: what each one uses, and how its earlier runs ended."""
 
 from jobtop.core.model import Limits
-from jobtop.tui.demo.demo_job import DAY, GIB, HOUR, MIB, DemoJob, DemoProcess, EarlierRuns, LevelCurve
+from jobtop.tui.demo.demo_job import DAY, GIB, HOUR, MIB, DemoAlert, DemoJob, DemoProcess, EarlierRuns, LevelCurve
 
 FINETUNE = DemoJob(
     "llm-finetune",
@@ -28,7 +28,7 @@ FINETUNE = DemoJob(
         "step {n:>5}/12000  loss {falling:.4f}  grad {y:.2f}",
     ),
     seconds_per_line=3.0,
-    alerts=((1260.0, "info", "GPU 0 at 84 °C"),),
+    alerts=(DemoAlert(620.0, "gpu-underused", "GPU load 38 % below 50 % for 5m00s", 38.0, lasts=412.0),),
 )
 RESNET = DemoJob(
     "train-resnet50",
@@ -96,7 +96,12 @@ SPARK = DemoJob(
         "INFO TaskSetManager: Finished task {n}.0 in stage 7.0 in {x:.0f} ms",
         "INFO ShuffleBlockFetcher: {n} blocks",
     ),
-    alerts=((1580.0, "warning", "CPU throttled 31 % of the time"),),
+    alerts=(
+        DemoAlert(
+            *(1580.0, "cpu-throttled", "throttled by its CPU limit 31.0 % above 25.0 % for 1m00s", 0.31),
+            is_acknowledged=True,
+        ),
+    ),
 )
 BUILD = DemoJob(
     "make -j16",
@@ -167,7 +172,13 @@ FFMPEG = DemoJob(
     tags={"project": "media"},
     processes=(DemoProcess("ffmpeg -i keynote.mov -c:v libx265 -crf 20", 0, 1, 1, 34),),
     output_lines=("frame={n:>6} fps= 22 q=27.3 size={n}kB speed=0.{small}8x",),
-    alerts=((402.0, "critical", "memory 92 % of its limit"),),
+    alerts=(
+        DemoAlert(
+            *(236.0, "memory-limit-soon", "reaches its limit of 4.0 GiB in about 7 min at +4.6 MiB/s", 2.1 * GIB),
+            lasts=166.0,
+        ),
+        DemoAlert(402.0, "job-memory-limit", "memory 91.6 % of its limit (3.7 of 4.0 GiB) for 10s", 0.916),
+    ),
 )
 ETL = DemoJob(
     "nightly-etl",
@@ -188,7 +199,10 @@ ETL = DemoJob(
     ),
     output_lines=("loaded {n} of 31200 partitions ({x:.0f} rows/s)", "merge into reporting.daily: chunk {n}"),
     error_lines=("psycopg.errors.DeadlockDetected: deadlock detected", "DETAIL: Process 8814 waits for ShareLock"),
-    alerts=((610.0, "warning", "I/O pressure 22 %"),),
+    alerts=(
+        DemoAlert(610.0, "cpu-throttled", "throttled by its CPU limit 28.4 % above 25.0 % for 1m00s", 0.284, 190.0),
+        DemoAlert(1242.0, "cpu-throttled", "throttled by its CPU limit 26.1 % above 25.0 %", 0.261, is_pending=True),
+    ),
 )
 RENDER = DemoJob(
     "render-frames",

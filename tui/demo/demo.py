@@ -14,11 +14,14 @@ from itertools import count, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from jobtop.core.alerts.model import State, Transition
+from jobtop.core.alerts.rule_set import default_rules
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Sample, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.agents import register
+from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.samples.devices import DeviceRecord
@@ -29,7 +32,7 @@ from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.app import Console, Options
 from jobtop.tui.demo.data import CHILDREN, PAUSED, QUEUED, RUNNING, SHORT
-from jobtop.tui.demo.demo_job import DemoJob, End
+from jobtop.tui.demo.demo_job import DemoAlert, DemoJob, End
 from jobtop.tui.demo.load import GPU_PRODUCT, HOST, UPTIME_SECONDS, DemoMachine, DeviceReading
 from jobtop.tui.demo.record import BOOT, DemoRun, finished_job, new_run, past_runs
 
@@ -50,6 +53,7 @@ class DemoStore:
         self.database = open_to_write(paths)
         self.jobs, self.snapshots = Jobs(self.database), Snapshots(self.database)
         self.series, self.host = SeriesStore(self.database), SeriesStore(self.database, HOSTS)
+        self.alerts, self._rules = AlertStore(self.database), {rule.name: rule for rule in default_rules()}
         self._host_seq = self._boot(boot_time)
         self.devices, self.named = DeviceRecord(self.database, self._host_seq), NamedRecord(self.database)
 
@@ -71,6 +75,25 @@ class DemoStore:
             for run in runs:
                 if run.job.status.ended:
                     self.jobs.add_log_marks(run.job, run.marks)
+
+    def raise_alerts(self, runs: Sequence[DemoRun], since: float, until: float) -> None:
+        """Write the alerts of the jobs that began in a time, as an engine does."""
+        for run in runs:
+            started = run.job.start_time or 0.0
+            for found in run.load.demo_job.alerts:
+                if since < started + found.after <= until:
+                    self._raise_alert(run, found, started + found.after, until)
+
+    def _raise_alert(self, run: DemoRun, found: DemoAlert, at: float, now: float) -> None:
+        rule = self._rules[found.rule]
+        state = State.PENDING if found.is_pending else State.FIRING
+        fired = Transition(rule, run.job.id, state, at, at - rule.for_seconds, found.value, found.text)
+        transitions = [fired]
+        if found.lasts is not None and at + found.lasts <= now:
+            transitions.append(replace(fired, state=State.RESOLVED, at=at + found.lasts))
+        raised = self.alerts.apply(transitions, lambda _: run.number)
+        if found.is_acknowledged:
+            self.alerts.acknowledge([raised[0].id], run.job.user, "the limit is meant to be low")
 
     def clean_up(self) -> None:
         """Seal and clean up, as an engine does between two samples."""
@@ -118,6 +141,7 @@ class Demo:
         if self._seconds % SHORT_EVERY == 0:
             number = next(self._numbers)
             self.live.append(new_run(SHORT[number % len(SHORT)], number, now - 1, self.boot_time, now - 1))
+        before = self.now
         host = self._advance(now)
         for run in self.live:
             if run.job.name in SHORT_NAMES and run.load.elapsed >= SHORT_SECONDS:
@@ -125,6 +149,7 @@ class Demo:
                 run.job = finished_job(run.job, run.samples, now, run.load.elapsed, end)
                 run.events.append(Event(now, "exited", {"status": str(run.job.status), "reason": run.job.reason}))
         store.write(self.live, [host], self._take_devices())
+        store.raise_alerts(self.live, before, now)
         write_output(self.paths, self.live)
         self.live = [run for run in self.live if not run.job.status.ended]
 
@@ -149,6 +174,7 @@ class Demo:
         host = [self._advance(now + second) for second in range(1 - FINE_SECONDS, 1)]
         waiting = [new_run(demo_job, next(self._numbers), now - age, self.boot_time, None) for demo_job, age in QUEUED]
         store.write([*self.live, *waiting], host, self._take_devices())
+        store.raise_alerts(self.live, -float("inf"), now)
         write_output(self.paths, self.live)
         while store.series.seal_due(len(self.live)):
             pass
@@ -156,10 +182,6 @@ class Demo:
     def _begin(self, demo_job: DemoJob, age: float, is_paused: bool) -> DemoRun:
         started = self.now - age
         run = new_run(demo_job, next(self._numbers), started - 0.1, self.boot_time, started)
-        run.events += [
-            Event(started + after, "alert", {"severity": severity, "text": text})
-            for after, severity, text in demo_job.alerts
-        ]
         if demo_job.gpu is not None:
             run.events.append(Event(started + 4, "gpu_used", {"gpu": str(demo_job.gpu), "product": GPU_PRODUCT}))
         if is_paused:

@@ -43,6 +43,19 @@ class DemoProcess:
 
 
 @record
+class DemoAlert:
+    """An alert of a rule that comes with jobtop, so many seconds after the start of the job; it may be over since."""
+
+    after: float
+    rule: str
+    text: str
+    value: float
+    lasts: float | None = None  # seconds; None: it still fires
+    is_pending: bool = False
+    is_acknowledged: bool = False
+
+
+@record
 class DemoJob:
     """A simulated job: the cores and bytes at the maximum of its curves, and its output."""
 
@@ -67,7 +80,7 @@ class DemoJob:
     output_lines: tuple[str, ...] = ()
     error_lines: tuple[str, ...] = ()
     seconds_per_line: float = 2.0
-    alerts: tuple[tuple[float, str, str], ...] = ()
+    alerts: tuple[DemoAlert, ...] = ()
 
     @property
     def tree(self) -> tuple[DemoProcess, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
@@ -36,8 +37,10 @@ from jobtop.tui.widgets.gpu_panel import GpuPanel, machine_cards
 from jobtop.tui.widgets.host_strip import GpuView, HostStrip, HostView
 from jobtop.tui.widgets.job_columns import SORTS, live_columns, with_alerts, with_wait
 from jobtop.tui.widgets.table import Table
+from jobtop.tui.workers import start_work
 
 if TYPE_CHECKING:
+    from jobtop.store.incidents import Incident
     from jobtop.tui.data.row_filter import RowFilter
     from jobtop.tui.widgets.filter_line import FilterLine
 
@@ -268,7 +271,23 @@ class Dashboard(JobActions):
         await self.console.action_host()
 
     async def on_alerts_panel_opened(self, message: AlertsPanel.Opened) -> None:
-        await self.console.open_job(message.job_id)
+        await self.console.open_incident(message.incident)
+
+    def on_alerts_panel_acknowledged(self, message: AlertsPanel.Acknowledged) -> None:
+        if self.console.options.is_readonly:
+            self.say(self.console.options.readonly_words, "warning")
+        else:
+            start_work(self.app, self._acknowledge_incident, message.incident, group="act")
+
+    async def _acknowledge_incident(self, incident: Incident) -> None:
+        from jobtop.tui.data.alert_operations import acknowledge
+
+        store = self.query_one(AlertsPanel).incidents.stores.get(incident.key)
+        if store is not None:
+            decision = await asyncio.to_thread(acknowledge, [(store, incident)])
+            self.say_all(decision.refusals, "warning")
+            self.incident_watch.forget()
+            self.console.feed.poll_now()
 
     def on_table_sort_requested(self, message: Table.SortRequested) -> None:
         self.sort = message.sort

@@ -174,6 +174,21 @@ class JobActions(Page):
         words = "pinned: all its data is kept" if pinned else "unpinned: old data will be deleted"
         self.say_all([f"{label(job)} is {words}" for job in done])
 
+    def action_acknowledge_jobs(self) -> None:
+        if rows := self.rows_to_change():
+            start_work(self.app, self._acknowledge_jobs, rows, group="act")
+
+    async def _acknowledge_jobs(self, rows: Sequence[JobRow]) -> None:
+        """Acknowledge the open alerts and the failures of jobs."""
+        from jobtop.tui.data.alert_operations import acknowledge_jobs
+
+        decision = await asyncio.to_thread(acknowledge_jobs, rows)
+        self.say_all(decision.refusals, "warning")
+        if decision.count or not decision.refusals:
+            self.say(f"{decision.count} acknowledged" if decision.count else "Nothing to acknowledge")
+        self.incident_watch.forget()
+        self.console.feed.poll_now()
+
     async def action_compare_marked(self) -> None:
         ids = [row.job.id for row in self.chosen_rows]
         if len(ids) in COMPARABLE:

@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from jobtop.tui.actions import TABLE, bindings
+from jobtop.tui.actions import ALERTS, TABLE, bindings
 from jobtop.tui.data.incidents import Incidents, clock_time, glyph_of, incident_text
 from jobtop.tui.palette import CURSOR, Ground, Tone
 from jobtop.tui.widgets.cells import Span, aligned
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from jobtop.store.incidents import Incident
 
 LINES = 2  # of each incident
-EMPTY = "No failures in the last 24 hours."
-EMPTY_MORE = "Jobs that fail, time out or are lost are listed here."
-UNREADABLE = "A store cannot be read, so failures are not known."
+EMPTY = "Nothing is wrong: no alerts, and no failures in the last 24 hours."
+EMPTY_MORE = "Alerts that fire, and jobs that fail, are listed here."
+UNREADABLE = "A store cannot be read, so alerts and failures are not known."
 WITHOUT = frozenset({"mark", "sort", "reverse"})
 
 
@@ -32,15 +32,25 @@ class AlertsPanel(Painted, can_focus=True):
     """The newest incidents of the last day that fit, with a cursor that stays on its incident."""
 
     DEFAULT_CSS = f"AlertsPanel {{ {FRAME} }}"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(TABLE)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings(TABLE),
+        *(binding for binding in bindings(ALERTS) if binding.id == "alerts.acknowledge"),
+    ]
     incidents: reactive[Incidents] = reactive(Incidents, repaint=False)
 
     class Opened(Message):
-        """The user wants to open the job of an incident."""
+        """The user wants to open the job of an incident at that moment, or the machine."""
 
-        def __init__(self, job_id: str) -> None:
+        def __init__(self, incident: Incident) -> None:
             super().__init__()
-            self.job_id = job_id
+            self.incident = incident
+
+    class Acknowledged(Message):
+        """The user knows about an incident."""
+
+        def __init__(self, incident: Incident) -> None:
+            super().__init__()
+            self.incident = incident
 
     def __init__(self, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -74,7 +84,8 @@ class AlertsPanel(Painted, can_focus=True):
         for place in range(self._top, min(len(found), self._top + room + 1)):
             is_here = place == self._cursor and self.has_focus
             ground = Ground.CURSOR if is_here else Ground.PLAIN
-            strips += [inks.strip(line, width, ground) for line in incident_lines(found[place], width, is_here)]
+            lines = incident_lines(found[place], width, is_here, self.incidents.last_lines.get(found[place].key))
+            strips += [inks.strip(line, width, ground) for line in lines]
         return strips
 
     @property
@@ -116,9 +127,11 @@ class AlertsPanel(Painted, can_focus=True):
 
     def action_activate(self) -> None:
         if self.incidents.found:
-            job_id = self.incidents.found[self._cursor].job_id
-            if job_id is not None:
-                self.post_message(self.Opened(job_id))
+            self.post_message(self.Opened(self.incidents.found[self._cursor]))
+
+    def action_acknowledge(self) -> None:
+        if self.incidents.found:
+            self.post_message(self.Acknowledged(self.incidents.found[self._cursor]))
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)
@@ -133,9 +146,15 @@ class AlertsPanel(Painted, can_focus=True):
         self.action_cursor_down()
 
 
-def incident_lines(incident: Incident, width: int, is_here: bool = False) -> list[list[Span]]:
-    """The two lines of an incident: `✗ 12:41:07 pg-dump`, and what happened."""
+def incident_lines(
+    incident: Incident, width: int, is_here: bool = False, last_line: str | None = None
+) -> list[list[Span]]:
+    """The two lines of an incident: `✗ 12:41:07 pg-dump`, and what happened; grey if it is acknowledged."""
     glyph, tone = glyph_of(incident)
+    is_known = incident.is_acknowledged
     edge = Span(CURSOR if is_here else " ", Tone.ORANGE)
-    head = [edge, Span(f"{glyph} ", tone), Span(f"{clock_time(incident)} ", Tone.GREY), Span(incident.name, bold=True)]
-    return [aligned(head, width), aligned([edge, Span("  "), Span(incident_text(incident), Tone.GREY)], width)]
+    name = Span(incident.name, Tone.GREY) if is_known else Span(incident.name, bold=True)
+    head = [edge, Span(f"{glyph} ", Tone.GREY if is_known else tone), Span(f"{clock_time(incident)} ", Tone.GREY), name]
+    words = incident_text(incident) + (f" · {last_line}" if last_line and not is_known else "")
+    text = [edge, Span("  "), Span(words, Tone.FAINT if is_known else Tone.GREY)]
+    return [aligned(head, width), aligned(text, width)]

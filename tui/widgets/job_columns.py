@@ -9,6 +9,7 @@ from typing import Any
 from jobtop.core.record import record, replace
 from jobtop.core.text.memory_text import is_peak_upper_bound
 from jobtop.core.units import format_duration
+from jobtop.tui.data.incidents import JobAlerts
 from jobtop.tui.data.last_minute import columns_of
 from jobtop.tui.data.view import JobRow
 from jobtop.tui.palette import FLAG_GLYPHS, SEVERITY_GLYPHS, STATUS_GLYPHS, Tone, load_tone
@@ -122,9 +123,7 @@ def live_columns(has_hosts: bool = False) -> tuple[Column[JobRow], ...]:
     )
 
 
-def with_alerts(
-    columns: Sequence[Column[JobRow]], counted: Mapping[str, tuple[str, int]]
-) -> tuple[Column[JobRow], ...]:
+def with_alerts(columns: Sequence[Column[JobRow]], counted: Mapping[str, JobAlerts]) -> tuple[Column[JobRow], ...]:
     """The same columns, with the number of alerts of each job in one of them."""
     return tuple(replace(column, cell=alerts(counted)) if column.key == ALERTS else column for column in columns)
 
@@ -225,15 +224,16 @@ def gpu(row: JobRow) -> Cell:
     return ABSENT if percent is None else Words(f"{percent:.0f}")
 
 
-def alerts(counted: Mapping[str, tuple[str, int]]) -> Callable[[JobRow], Cell]:
-    """The column with the highest severity and the number of alerts of a job: `▲1`."""
+def alerts(counted: Mapping[str, JobAlerts]) -> Callable[[JobRow], Cell]:
+    """The column with the highest severity and the number of open alerts of a job: `▲1`; grey if all are known."""
 
     def cell(row: JobRow) -> Cell:
-        if row.job.id not in counted:
+        found = counted.get(row.job.id)
+        if found is None:
             return Words("")
-        severity, count = counted[row.job.id]
-        glyph, tone = SEVERITY_GLYPHS[severity]
-        return Words(f"{glyph}{count if count < 10 else '+'}", tone, True)
+        glyph, tone = SEVERITY_GLYPHS[found.severity]
+        words = f"{glyph}{found.count if found.count < 10 else '+'}"
+        return Words(words, Tone.GREY) if found.is_acknowledged else Words(words, tone, True)
 
     return cell
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
@@ -13,11 +15,16 @@ from jobtop.core.text.job_text import are_samples_deleted, deletion_text, not_mo
 from jobtop.core.text.limits_used import is_only_asked
 from jobtop.core.text.memory_text import WITH_FILES, counts_mapped_files, is_peak_upper_bound
 from jobtop.core.units import format_bytes
+from jobtop.store.jobs import Event
 from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, EventMark, Side, Whole
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.data.job_reading import ALL, JobView
-from jobtop.tui.palette import Tone
+from jobtop.tui.palette import SEVERITY_GLYPHS, Tone
+from jobtop.tui.screens.job.thresholds import thresholds
 from jobtop.tui.widgets.cells import safe_text
+
+if TYPE_CHECKING:
+    from jobtop.core.alerts.model import Rule
 
 MARKS = {BAD: (Tone.VERMILION, "▲"), WARNING: (Tone.YELLOW, "△")}
 STALLED = 0.01  # of the time: less pressure is not shown
@@ -109,7 +116,13 @@ def shown_charts(job_view: JobView) -> list[JobChart]:
     return [chart for chart in CHARTS if chart.least is None or _peak(job_view, chart) > chart.least]
 
 
-def chart_view(job_view: JobView, chart: JobChart, window: TimeWindow = ALL, whole: Whole | None = None) -> ChartView:
+def chart_view(
+    job_view: JobView,
+    chart: JobChart,
+    window: TimeWindow = ALL,
+    whole: Whole | None = None,
+    rules: Mapping[str, Rule] = MappingProxyType({}),
+) -> ChartView:
     """A chart of the job; its border names the shown time, and what its memory is a percentage of."""
     job = job_view.job
     part = "" if window.span is None else window.words
@@ -129,8 +142,8 @@ def chart_view(job_view: JobView, chart: JobChart, window: TimeWindow = ALL, who
     return ChartView(
         title=chart.title,
         series=series,
-        left=_axis(job_view, [key for key, _, side in chart.curves if side is Side.LEFT]),
-        right=_axis(job_view, [key for key, _, side in chart.curves if side is Side.RIGHT]),
+        left=_axis(job_view, [key for key, _, side in chart.curves if side is Side.LEFT], rules),
+        right=_axis(job_view, [key for key, _, side in chart.curves if side is Side.RIGHT], rules),
         events=event_marks(job_view),
         is_live=not job.status.ended and window.end is None,
         note=" · ".join(filter(None, (part, note))),
@@ -157,12 +170,20 @@ def event_marks(job_view: JobView) -> list[EventMark]:
     start = job_view.job.start_time
     if start is None:
         return []
-    found = [(event, MARKS.get(severity(event.kind, event.detail))) for event in job_view.events]
+    found = [(event, mark_of(event)) for event in job_view.events]
     return [EventMark(max(0.0, event.at - start), *mark) for event, mark in found if mark is not None]
 
 
-def _axis(job_view: JobView, keys: Sequence[str]) -> Axis:
-    """The axis of some curves, with the line of what the job is limited to, or of what it asked for."""
+def mark_of(event: Event) -> tuple[Tone, str] | None:
+    """The colour and glyph of an event on the time axis: each alert has one, other events if something went wrong."""
+    if event.kind == "alert":
+        glyph, tone = SEVERITY_GLYPHS.get(str(event.detail.get("severity")), SEVERITY_GLYPHS["warning"])
+        return tone, glyph
+    return MARKS.get(severity(event.kind, event.detail))
+
+
+def _axis(job_view: JobView, keys: Sequence[str], rules: Mapping[str, Rule]) -> Axis:
+    """The axis of some curves, with the line of what the job is limited to or asked for, and those of alert rules."""
     job, found = job_view.job, job_view.numbers.limits.memory_bytes
     limit: float | None = None
     is_asked = False
@@ -172,7 +193,9 @@ def _axis(job_view: JobView, keys: Sequence[str]) -> Axis:
     elif "mem.used" in keys:
         limit = job.limits.memory_bytes if found is None else found
         is_asked = limit is not None and is_only_asked(job.limits, "limit.memory", limit)
-    return Axis(limit=limit, limit_name="asked" if is_asked else "limit")
+    memory_limit = (job.limits.memory_bytes if found is None else found) if "mem.used" in keys else None
+    lines = thresholds(keys, rules, job_view.alerts, memory_limit)
+    return Axis(limit=limit, limit_name="asked" if is_asked else "limit", thresholds=lines)
 
 
 def _spread(curve: Curve, whole: tuple[float, float]) -> tuple[list[float], list[float | None]]:

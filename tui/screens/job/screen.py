@@ -31,6 +31,7 @@ from jobtop.tui.screens.job.header import HeaderView, JobHeader
 from jobtop.tui.screens.job.terminal import JobTerminal
 from jobtop.tui.screens.job.why import Why, waiting
 from jobtop.tui.screens.job_actions import JobActions
+from jobtop.tui.widgets.alert_table import AlertTable
 from jobtop.tui.widgets.gpu_panel import GpuPanel, job_card
 from jobtop.tui.widgets.job_columns import with_wait
 from jobtop.tui.widgets.output_rows import Logs, why_no_output
@@ -50,13 +51,13 @@ SILENT_SECONDS = 3.0
 HOST_SECONDS = 60.0  # of the host around a moment of the job
 ACTIONS = (
     *("jobs.stop", "jobs.kill", "jobs.pause", "jobs.again", "jobs.retry", "jobs.pin"),
-    *("jobs.export", "jobs.copy"),
+    *("jobs.export", "jobs.copy", "jobs.acknowledge"),
 )
 UPPER = tuple(chart.name for chart in CHARTS)
 PER_GPU = "gpus"
 SIDE = (*UPPER[2:], PER_GPU)
-LISTS = ("tree", "files", "connections")  # share a place also on a wide screen
-LOWER = ("tree", "files", "output", "timeline", "connections")
+LISTS = ("tree", "files", "connections", "alerts")  # share a place also on a wide screen
+LOWER = ("tree", "files", "output", "timeline", "connections", "alerts")
 TITLES = {
     "cpu": "CPU+mem",
     "memory": "Memory",
@@ -70,6 +71,7 @@ TITLES = {
     "tree": "Processes",
     "files": "Files",
     "connections": "Connections",
+    "alerts": "Alerts",
     "output": "Output",
     "timeline": "Timeline",
 }
@@ -116,13 +118,13 @@ class JobScreen(JobActions):
         &.-narrow #gpus { height: 1fr; max-height: 100%; }
         #cpu, #memory { width: 4fr; }
         #lower { height: 3fr; }
-        #tree, #files, #connections { width: 5fr; }
+        #tree, #files, #connections, #alerts { width: 5fr; }
         #pane { width: 7fr; }
         #timeline { width: 36; }
         TabLine { display: none; }
         &.-narrow TabLine { display: block; }
         &.-narrow #side, &.-narrow #cpu, &.-narrow #tree, &.-narrow #pane, &.-narrow #timeline { width: 1fr; }
-        &.-narrow #files, &.-narrow #connections { width: 1fr; }
+        &.-narrow #files, &.-narrow #connections, &.-narrow #alerts { width: 1fr; }
         &.-narrow #upper, &.-narrow #lower { height: 1fr; }
         &.-low JobHeader { height: 2; }
         .-hidden { display: none; }
@@ -130,9 +132,11 @@ class JobScreen(JobActions):
     }
     """
 
-    def __init__(self, job_id: str, moment: float | None = None) -> None:
+    def __init__(self, job_id: str, moment: float | None = None, at: float | None = None) -> None:
+        """`moment` is in seconds since the start of the job, `at` by the wall clock: it is shown at that moment."""
         super().__init__()
         self.job_id, self.moment, self.read_seconds = job_id, moment, READ_SECONDS
+        self._at = at  # until the start of the job is known
         self.row: JobRow | None = None
         self.job_view: JobView | None = None
         self.problem: str | None = None
@@ -161,6 +165,7 @@ class JobScreen(JobActions):
                 yield ProcessTree(id="tree")
                 yield FileTable(id="files")
                 yield ConnectionTable(id="connections")
+                yield AlertTable(id="alerts")
                 yield OutputPane(id="pane")
                 yield Timeline(id="timeline")
 
@@ -293,6 +298,7 @@ class JobScreen(JobActions):
     def show_job_view(self, job_view: JobView) -> None:
         """Show what was read in all panes."""
         is_first, self.job_view = self.job_view is None, job_view
+        self.go_to_first_moment(job_view.job)
         new = [chart.name for chart in shown_charts(job_view) if chart.name not in self.charts_shown]
         self.charts_shown += new
         self.show_gpus(job_view)
@@ -302,11 +308,18 @@ class JobScreen(JobActions):
         self.query_one(ProcessTree).show(job_view.processes, self.no_processes(job_view), self.others("tree"))
         self.files.look(job_view)
         self.connections.look(job_view)
+        self.query_one(AlertTable).show(job_view.job, job_view.alerts, self.console.rules, self.others("alerts"))
         self.query_one(Timeline).show(job_view.job, job_view.events, self.moment)
         view = self.query_one(OutputView)
         view.go_to(self.moment)
         view.update_output(not job_view.job.status.ended, why_no_output(job_view.job), self.is_silent(job_view.job))
         self.refresh_keys()
+
+    def go_to_first_moment(self, job: Job) -> None:
+        """Go to the moment that the screen was opened for, once the start of the job is known."""
+        at, self._at = self._at, None
+        if at is not None and job.start_time is not None:
+            self.go_to(max(0.0, at - job.start_time))
 
     def show_gpus(self, job_view: JobView) -> None:
         """Show each GPU of the job with the job's share of it; the charts of GPUs come before those of storage."""
@@ -349,7 +362,7 @@ class JobScreen(JobActions):
             widget = self.query_one(f"#{chart.name}", Chart)
             if widget.display:
                 is_both = chart.name == "cpu" and self.is_narrow
-                widget.view = chart_view(job_view, BOTH if is_both else chart, widget.window)
+                widget.view = chart_view(job_view, BOTH if is_both else chart, widget.window, rules=self.console.rules)
 
     def show_header(self) -> None:
         if not self.query(JobHeader):
@@ -500,6 +513,9 @@ class JobScreen(JobActions):
                 chart.window = message.chart.window
             self.draw_charts()
             self.request_reading()
+
+    def on_alert_table_chosen(self, message: AlertTable.Chosen) -> None:
+        self.go_to(message.moment)
 
     def on_timeline_chosen(self, message: Timeline.Chosen) -> None:
         self.go_to(message.moment)
