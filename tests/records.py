@@ -98,6 +98,12 @@ def running_job(**values: Any) -> Job:
     )
 
 
+def live_job(**values: Any) -> Job:
+    """A running job that this process supervises: nothing finishes its record."""
+    us = this_process()
+    return running_job(shim=us, recorder=us, **values)
+
+
 def kept_jobs(root: Path, *jobs: Job) -> list[Job]:
     """The jobs as the store of this host keeps them, put there in this order."""
     database = open_to_write(StatePaths(root, HERE))

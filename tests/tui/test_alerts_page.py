@@ -20,7 +20,7 @@ from jobtop.tui.app import Options
 from jobtop.tui.dialogs.rule_form import RuleForm
 from jobtop.tui.screens.alerts import Alerts
 from jobtop.tui.screens.job.screen import JobScreen
-from records import HERE, HOSTILE_TEXTS, holds_controls, kept_jobs, made_job, running_job
+from records import HERE, HOSTILE_TEXTS, holds_controls, kept_jobs, live_job, made_job
 from visiting import Visitor, own_store, visit
 
 
@@ -56,7 +56,7 @@ def listed(visitor: Visitor, pane: str = "active") -> list[str]:
 
 
 def test_what_fires_comes_first_by_severity_then_pending_then_acknowledged(home: Path) -> None:
-    jobs = kept_jobs(home, *(running_job(name=name) for name in ("mild", "bad", "soon", "known", "over")))
+    jobs = kept_jobs(home, *(live_job(name=name) for name in ("mild", "bad", "soon", "known", "over")))
     kept_jobs(home, failed("broken", 60))
     raise_alert(home, jobs[0], "cpu-throttled")
     raise_alert(home, jobs[1], "job-memory-limit", at=time.time() - 600)
@@ -94,7 +94,7 @@ def test_a_failure_shows_its_last_line_of_output(home: Path) -> None:
 
 def test_enter_opens_the_job_at_the_moment_of_the_alert(home: Path) -> None:
     began = time.time() - 500
-    [job] = kept_jobs(home, running_job(name="train", start_time=began))
+    [job] = kept_jobs(home, live_job(name="train", start_time=began))
     raise_alert(home, job, at=began + 120)
 
     async def scene(visitor: Visitor) -> None:
@@ -116,7 +116,7 @@ def test_enter_opens_the_job_at_the_moment_of_the_alert(home: Path) -> None:
 
 
 def test_acknowledging_marks_alerts_and_failures_as_known(home: Path) -> None:
-    [job] = kept_jobs(home, running_job(name="train"))
+    [job] = kept_jobs(home, live_job(name="train"))
     [broken] = kept_jobs(home, failed("broken", 60))
     raise_alert(home, job)
 
@@ -165,7 +165,7 @@ def test_an_alert_in_the_store_of_another_host_is_not_acknowledged_and_its_store
 
 
 def test_a_rule_and_a_job_are_muted_for_a_time_and_unmuted(home: Path) -> None:
-    [job] = kept_jobs(home, running_job(name="train"))
+    [job] = kept_jobs(home, live_job(name="train"))
     raise_alert(home, job)
 
     def marks() -> list[tuple[MarkKind, str, int | None]]:
@@ -193,7 +193,7 @@ def test_a_rule_and_a_job_are_muted_for_a_time_and_unmuted(home: Path) -> None:
 
 
 def test_a_threshold_is_edited_in_place_and_counts_at_once(home: Path) -> None:
-    kept_jobs(home, running_job())
+    kept_jobs(home, live_job())
     text = "# mine\n[run]\ngrace = '20s'\n"
 
     async def scene(visitor: Visitor) -> None:
@@ -251,7 +251,7 @@ def test_the_history_shows_a_longer_or_shorter_time(home: Path) -> None:
 def test_texts_have_no_effect_and_are_not_markup(home: Path) -> None:
     kept_jobs(home, *(failed(text, 60, reason=text) for text in HOSTILE_TEXTS))
     texts = list(HOSTILE_TEXTS)
-    [job] = kept_jobs(home, running_job(name=texts[0]))
+    [job] = kept_jobs(home, live_job(name=texts[0]))
     raise_alert(home, job, text=texts[1])
 
     async def scene(visitor: Visitor) -> None:

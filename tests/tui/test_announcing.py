@@ -9,13 +9,14 @@ from raised import RULES, raise_alert
 
 from jobtop.core.alerts.model import State
 from jobtop.core.config import load
+from jobtop.core.model import Limits
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.store.incidents import Incident
 from jobtop.tui.data.announcing import Announcer, make_toast
 from jobtop.tui.data.incidents import Incidents, sorted_incidents
 from jobtop.tui.data.reader import StoreReader
-from records import HERE, kept_jobs, running_job
+from records import HERE, kept_jobs, live_job
 from visiting import Visitor, own_store, visit
 
 
@@ -65,7 +66,7 @@ def test_many_alerts_are_one_notification_as_bad_as_the_worst_and_with_a_bell_if
 
 
 def test_an_alert_that_fires_is_shown_with_what_helps_on_any_screen(home: Path) -> None:
-    [job] = kept_jobs(home, running_job(name="train [/b]", limits=replace(running_job().limits, memory_bytes=4 << 30)))
+    [job] = kept_jobs(home, live_job(name="train [/b]", limits=Limits(memory_bytes=4 << 30)))
 
     async def scene(visitor: Visitor) -> None:
         await visitor.press("2")
