@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     Owner = str | Device | None  # the id of a job, a device of this host, or None for the host itself
 
+MOMENTARY = "momentary"  # in the detail of a transition: the alert fires and resolves at the same moment
 BUILT_IN = "default"  # the origin of a rule that comes with jobtop
 
 

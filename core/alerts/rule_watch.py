@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobtop.core.alerts.detector import open_detector
 from jobtop.core.alerts.expression import Expression, compile_fed, compile_tripped, compile_value
 from jobtop.core.alerts.extra_keys import ELAPSED
-from jobtop.core.alerts.model import RuleKind, State, Transition
+from jobtop.core.alerts.model import MOMENTARY, RuleKind, State, Transition
 from jobtop.core.alerts.state_machine import Judge, Track, Verdict, flapping_window
 from jobtop.core.measure.device import Device
 from jobtop.core.metrics import Scope
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 JOB_SCOPES = (Scope.JOB, Scope.CONTAINER)
 ENDED, DROPPED, NOT_MEANT = "the job has ended", "the rule was removed or changed", "the rule is no longer for it"
-NEVER_FIRED, MOMENTARY, WORST = "never_fired", "momentary", "worst"  # in the detail of a transition
+NEVER_FIRED, WORST = "never_fired", "worst"  # in the detail of a transition
 NOTHING_KNOWN: dict[str, float] = {}
 NO_FIELDS: dict[str, str] = {}
 

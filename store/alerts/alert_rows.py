@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from jobtop.core.alerts.model import OPEN_STATES, RuleKind, Severity, State
+from jobtop.core.alerts.model import MOMENTARY, OPEN_STATES, RuleKind, Severity, State
 from jobtop.core.errors import RowDamaged
 from jobtop.core.job_id import is_job_id
 from jobtop.core.measure.device import Device
@@ -155,7 +155,7 @@ class AlertStore:
             number = update_alert(connection, row, transition)
         if number is None:
             return None
-        if transition.state is not State.PENDING:
+        if is_for_timeline(transition):
             self._add_event(connection, transition, column, number)
         return self._found(connection, number)
 
@@ -309,6 +309,14 @@ class AlertStore:
                 (json.dumps(list(seqs)),),
             ).fetchall()
         return {row[0]: AlertCounts(row[1], row[2], row[3], list(Severity)[row[4]]) for row in rows}
+
+
+def is_for_timeline(transition: Transition) -> bool:
+    """Whether a change is an event of its owner. How a job ended is one already, and a moment has no end."""
+    if transition.state is State.PENDING:
+        return False
+    is_momentary = bool(transition.detail.get(MOMENTARY))
+    return not is_momentary or (transition.state is State.FIRING and transition.rule.kind is not RuleKind.EVENT)
 
 
 def alert_from_row(row: sqlite3.Row) -> StoredAlert:

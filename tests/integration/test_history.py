@@ -221,7 +221,7 @@ def test_every_format_tells_the_same(varied: Path) -> None:
     assert [json.loads(row["tags"]) for row in rows] == [job["tags"] for job in whole]
     assert json.loads(call("job-history", "--json").stdout) == whole
     one = json.loads(call("show", whole[0]["id"], "--json").stdout)
-    assert one == whole[0] | {"error_lines": None, "alerts": []}, "only `show` reads logs and alerts"
+    assert one == whole[0] | {"error_lines": None, "alerts": [], "captures": []}, "only `show` reads these"
     assert json.loads(call("job-details", whole[0]["id"], "--format", "jsonl").stdout) == one
 
 

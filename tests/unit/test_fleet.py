@@ -21,6 +21,7 @@ from jobtop.store.fleet import Fleet
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.listing import merge_key
 from jobtop.store.ordering import SORT_KEYS
+from jobtop.store.query_sql import querying
 from records import damage_pages, made_job
 
 HOSTS = ("alpha", "beta", "gamma")
@@ -101,7 +102,7 @@ def test_pages_of_several_stores_have_all_jobs_in_one_order(fleet: Fleet, sort: 
 
 
 def sorted_by(store: Jobs, sort: str) -> list[tuple[Job, Any]]:
-    with store.database.reading() as connection:
+    with querying(store.database, Query(sort=sort, limit=None)) as (connection, _, _):
         keys = dict(map(tuple, connection.execute(f"SELECT seq, {merge_key(sort)} FROM jobs").fetchall()))
     return [(job, keys[job.seq]) for job in store.select(Query(limit=None))]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jobtop.core.analysis.cost import Prices, cost_of
 from jobtop.core.errors import AmbiguousJob, BadValue, StoreError, UnknownJob
 from jobtop.core.model import Identity, Job, Limits, Monitor, Queued, Status, StopRequest, Usage
 from jobtop.core.paths import StatePaths
@@ -228,6 +229,7 @@ def test_a_query_selects_and_orders(varied: Jobs, query: Query, expected: list[i
     assert [job.seq for job in varied.select(query)] == expected
 
 
+PRICES = Prices(kwh=0.3, cpu_hour=0.1)
 VALUES: dict[str, Callable[[Job], Any]] = {
     "begun": lambda job: job.start_time or job.submitted_at,
     "seq": lambda job: job.seq,
@@ -246,6 +248,8 @@ VALUES: dict[str, Callable[[Job], Any]] = {
     "user": lambda job: job.user,
     "status": lambda job: job.status,
     "exit": lambda job: job.exit_code,
+    "energy": lambda job: cost_of(job, PRICES).joules,
+    "cost": lambda job: cost_of(job, PRICES).money,
 }
 
 
@@ -258,6 +262,7 @@ def test_every_sort_key_puts_the_largest_first_and_the_absent_last(jobs: Jobs, k
             memory_peak_bytes=10 * spin,
             io_read_bytes=20 * number,
             io_write_bytes=30 * spin,
+            energy_cpu_joules=50.0 * number,
         )
         times = {"start_time": 10.0 * number, "end_time": 20.0 * spin, "duration_seconds": 3.0 * spin}
         status = Status.FAILED if spin > 5 else Status.SUCCESS
@@ -265,8 +270,8 @@ def test_every_sort_key_puts_the_largest_first_and_the_absent_last(jobs: Jobs, k
         jobs.insert(made_job(usage=usage, exit_code=spin, status=status, user=f"u{spin}", **words, **times))
     jobs.insert(running_job(name="", start_time=None, status=Status.CANCELLED))
     value = VALUES[key]
-    found = [value(job) for job in jobs.select(Query(sort=key))]
-    backwards = [value(job) for job in jobs.select(Query(sort=key, reverse=True))]
+    found = [value(job) for job in jobs.select(Query(sort=key, prices=PRICES))]
+    backwards = [value(job) for job in jobs.select(Query(sort=key, reverse=True, prices=PRICES))]
     present = [item for item in found if item is not None]
     assert len(set(map(str, present))) > 1
     assert present == sorted(present, reverse=True)
