@@ -98,6 +98,27 @@ def test_many_jobs_that_trip_a_rule_become_one_message(jobtop: Jobtop) -> None:
     assert first["rule"] == "works"
 
 
+def test_a_message_arrives_although_the_endpoint_fails_and_the_agent_is_killed(jobtop: Jobtop) -> None:
+    with web_endpoint() as endpoint:
+        endpoint.behaviour = 500
+        configure(
+            jobtop,
+            f'[[action]]\nname = "here"\ntype = "webhook"\nurl = "{endpoint.url()}"\n'
+            '[alerts]\nactions = ["here"]\ngroup_wait = "0s"\n',
+        )
+        assert jobtop("run", "--quiet", "--name", "it", "--", "sh", "-c", "exit 3").returncode == 3
+        assert endpoint.asked.wait(20), "the run leaves the message to an agent"
+        wait_for(lambda: "500" in jobtop("alerts").stdout, 20)
+        agent = wait_for(lambda: recorder_of(jobtop), 10)
+        os.kill(agent, signal.SIGKILL)
+        endpoint.behaviour = 200
+        assert jobtop("run", "--quiet", "--", "true").returncode == 0, "which starts an agent, since a message waits"
+        wait_for(lambda: endpoint.requests, 30)
+        (path, headers, content) = endpoint.requests[0]
+        assert (path, content["rule"], content["key"]) == ("/hook", "job-failed", headers["Idempotency-Key"])
+        wait_for(lambda: recorder_of(jobtop) is None, 20)
+
+
 def test_an_alert_goes_on_when_the_engine_is_killed(jobtop: Jobtop) -> None:
     configure(jobtop, WORKS.format(severity="warning"))
     with running(jobtop, "--quiet", "--interval", "0.2", "--", *busy(60), reference="it") as run:
@@ -105,7 +126,7 @@ def test_an_alert_goes_on_when_the_engine_is_killed(jobtop: Jobtop) -> None:
         os.kill(run.pid, signal.SIGKILL)
         run.process.wait()
         wait_for(lambda: show(jobtop, "it")["monitor"], 10)
-        agent = wait_for(lambda: recorder_of(jobtop, "it"), 10)
+        agent = wait_for(lambda: recorder_of(jobtop), 10)
         samples = newest(jobtop, "it")
         wait_for(lambda: newest(jobtop, "it") > samples + 1, 20)
         (alert,) = alerts(jobtop)
@@ -117,7 +138,7 @@ def test_an_alert_goes_on_when_the_engine_is_killed(jobtop: Jobtop) -> None:
     kill_if_alive(agent)
 
 
-def recorder_of(jobtop: Jobtop, reference: str) -> int | None:
+def recorder_of(jobtop: Jobtop) -> int | None:
     """The agent that has taken over, if it has."""
     lock = next(iter(jobtop.state.glob("*.agent")), None)
     text = "" if lock is None else lock.read_text().strip("\0 \n")
