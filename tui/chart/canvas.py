@@ -157,12 +157,13 @@ class Sheet:
                         owners[x] = owner
 
     def fill(self, layer: Layer, owner: int) -> None:
-        """Fill the cells below a curve, without those of the curve itself."""
+        """Fill the cells below a curve, without those of the curve itself and of lines."""
         rows = len(self.characters)
         for x, top in enumerate(layer.floors()):
             for y in range(top, rows):
-                self.characters[y][x] = FULL
-                self.owners[y][x] = owner
+                if self.owners[y][x] in (NO_OWNER, owner):
+                    self.characters[y][x] = FULL
+                    self.owners[y][x] = owner
 
     def runs(self, y: int) -> list[tuple[str, int]]:
         """A row as pieces of text, each with one owner."""
