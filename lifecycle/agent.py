@@ -160,7 +160,8 @@ class Agent:
         for job in self.starter.start_due():
             with self._contained(job):
                 self._record_started(job)
-        if self.recordings or self.starter.has_work or self._has_messages():
+        has_messages = self._has_messages()
+        if self.recordings or self.starter.has_work or has_messages:
             self._busy_at = time.monotonic()
             return False
         if time.monotonic() - self._busy_at < self.config.duration("agent.idle"):
