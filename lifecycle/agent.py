@@ -514,6 +514,7 @@ class Agent:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_exit_signal)
         signal.signal(signal.SIGUSR1, lambda *_: None)  # it only ends the sleep
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a server that hangs up must not end us
 
     def _on_exit_signal(self, _: int, __: FrameType | None) -> None:
         self._must_exit = True

@@ -6,6 +6,7 @@ import email.policy
 import json
 import os
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -297,6 +298,21 @@ def test_a_command_gets_values_in_its_environment_and_no_shell(tmp_path: Path, n
     assert (environ["JOBTOP_ALERT_VALUE"], environ["JOBTOP_ALERT_STATE"]) == ("0.92", "firing")
     assert "\x1b" not in "".join(environ.values())
     assert os.listdir(tmp_path) == ["out.json"]
+
+
+def test_a_command_need_not_read_and_gets_signals_as_they_were(tmp_path: Path) -> None:
+    """Whatever this process does on SIGPIPE, which ends verbs."""
+    code = (
+        "import signal, sys; from test_alert_actions import *; signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n"
+        "deliver('command', replace(MESSAGE, job_ids=('x' * 100,) * 1000), command='/bin/true')\n"
+        "signal.signal(signal.SIGPIPE, signal.SIG_IGN)\n"
+        "deliver('command', command=['sh', '-c', 'grep SigIgn /proc/self/status > \"$0\"', sys.argv[1]])\n"
+    )
+    places = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parent.parent)])
+    file = tmp_path / "signals"
+    done = subprocess.run([sys.executable, "-c", code, str(file)], env={**os.environ, "PYTHONPATH": places})
+    assert done.returncode == 0
+    assert int(file.read_text().split()[1], 16) & 1 << (signal.SIGPIPE - 1) == 0
 
 
 def test_a_command_that_does_not_end_is_killed_with_its_children(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`jobtop alerts try-action`: send a test message, to see whether an action works."""
 
+import signal
 import time
 import uuid
 
@@ -39,6 +40,7 @@ def try_action(app: App, name: str) -> int:
     from jobtop.core.alerts.secrets import Secrets
     from jobtop.core.state_files import make_state_dirs
 
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a server that hangs up is an error to report
     found = load_rule_set(app.config)
     for problem in found.problems:
         if not problem.is_rule:

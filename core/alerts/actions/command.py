@@ -18,6 +18,7 @@ from jobtop.core.units import format_duration, printable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import BinaryIO
 
     from jobtop.core.alerts.model import Action, Message
     from jobtop.core.alerts.secrets import Secrets
@@ -64,21 +65,22 @@ def run_program(arguments: Sequence[str], environ: Mapping[str, str], content: b
     """Run a program with this standard input and no output; after the time it is killed with all it has started."""
     program = printable(os.path.basename(arguments[0]))
     try:
-        process = subprocess.Popen(
-            arguments,
-            env=environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",
-        )
+        with _file_with(content) as stdin:
+            process = subprocess.Popen(
+                arguments,
+                env=environ,
+                stdin=stdin,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
     except (OSError, ValueError) as error:
         why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else type(error).__name__
         raise DeliveryFailed(f"{program} could not be started: {why}") from None
     with process:
         try:
-            process.communicate(content, timeout)
+            process.wait(timeout)
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -87,3 +89,16 @@ def run_program(arguments: Sequence[str], environ: Mapping[str, str], content: b
         raise DeliveryFailed(f"{program} was ended by signal {-process.returncode}")
     if process.returncode:
         raise DeliveryFailed(f"{program} exited with {process.returncode}")
+
+
+def _file_with(content: bytes) -> BinaryIO:
+    """A file without a name, at its start. A pipe would wait for a program that reads nothing, or fail."""
+    if hasattr(os, "memfd_create"):
+        file: BinaryIO = os.fdopen(os.memfd_create("message"), "w+b")
+    else:
+        import tempfile
+
+        file = tempfile.TemporaryFile()  # noqa: SIM115 — the caller closes it
+    file.write(content)
+    file.seek(0)
+    return file
