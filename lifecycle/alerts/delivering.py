@@ -42,6 +42,7 @@ BACKOFF_SECONDS = (5.0, 15.0, 60.0, 300.0, 900.0)  # after the first, second …
 LONGEST_WAIT_SECONDS = 3600.0  # a try that is farther away was planned before the clock was set back
 GIVE_UP_SECONDS = 86400.0
 CLOSE_SECONDS = 1.0  # for what close() does besides sending
+FLIGHT_SECONDS = 3.0  # that close() waits longer for what is being sent: its end would not be stored, and it sent twice
 
 
 class Deliverer:
@@ -62,6 +63,7 @@ class Deliverer:
         give_up_seconds: float = GIVE_UP_SECONDS,
         backoff_seconds: Sequence[float] = BACKOFF_SECONDS,
         poll_seconds: float = POLL_SECONDS,
+        flight_seconds: float = FLIGHT_SECONDS,
         clock: Callable[[], float] = time.time,
         send: Sender = senders.send,
     ) -> None:
@@ -69,6 +71,7 @@ class Deliverer:
         self._environ = os.environ if environ is None else environ
         self._is_quiet, self._clock, self._sender = is_quiet, clock, send
         self.give_up_seconds, self.backoff_seconds, self.poll_seconds = give_up_seconds, backoff_seconds, poll_seconds
+        self.flight_seconds = flight_seconds
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()  # for the start of the thread
@@ -94,12 +97,15 @@ class Deliverer:
         return self._unsent
 
     def close(self, seconds: float = 0.0) -> int:
-        """Send for at most so long what can be sent, without waiting for groups, then end; return what is left."""
+        """Send for at most so long what can be sent, without waiting for groups, then end; return what is left.
+
+        What is being sent then may take `flight_seconds` more, so that its end is stored.
+        """
         with self._lock:
             self._close_at = time.monotonic() + seconds
         self._woken.set()
         if self._thread is not None:
-            self._thread.join(seconds + CLOSE_SECONDS)
+            self._thread.join(seconds + self.flight_seconds + CLOSE_SECONDS)
         return self._unsent
 
     def _run(self) -> None:
@@ -108,9 +114,9 @@ class Deliverer:
             seconds = self._pass()
             if self._close_at is not None:
                 left = self._close_at - time.monotonic()
-                if left <= 0 or (seconds > left and not self._in_flight):
+                if left <= -self.flight_seconds or (seconds > left and not self._in_flight):
                     break
-                seconds = min(seconds, left)
+                seconds = min(seconds, left if left > 0 else left + self.flight_seconds)
             self._woken.wait(seconds)
         self._end()
 
@@ -140,6 +146,8 @@ class Deliverer:
         self._settle()
         rows = outbox.unsent()
         self._unsent = len(rows)
+        if self._close_at is not None and time.monotonic() >= self._close_at:
+            return float("inf")  # nothing more is begun
         heads = self._heads(rows, now)
         known = {row.id: action for row in heads if (action := self._action(outbox, row, now)) is not None}
         if not known and not self._in_flight:

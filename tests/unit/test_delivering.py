@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -75,7 +76,7 @@ def composed(_: Database, row: Outgoing) -> Message | None:
 
 def deliverer(paths: StatePaths, actions: Sequence[Action], **settings: Any) -> Deliverer:
     by_name = {(action.name, action.origin): action for action in actions}
-    defaults: dict[str, Any] = {"backoff_seconds": QUICK, "poll_seconds": 0.05, "environ": {}}
+    defaults: dict[str, Any] = {"backoff_seconds": QUICK, "poll_seconds": 0.05, "flight_seconds": 0.1, "environ": {}}
     return Deliverer(
         lambda: open_to_write(paths),
         lambda name, origin: by_name.get((name, origin)),
@@ -214,6 +215,28 @@ def test_adding_and_closing_never_wait_for_an_endpoint(
     begin = time.perf_counter()
     assert sender.close(0.05) == 21
     assert time.perf_counter() - begin < 5
+
+
+def test_what_is_being_sent_at_the_end_is_stored_and_nothing_more_is_begun(outbox: Outbox, paths: StatePaths) -> None:
+    begun, may_end = [], threading.Event()
+
+    def send(message: Message, *_: object) -> None:
+        begun.append(message.key)
+        assert may_end.wait(60)
+
+    add(outbox, "a", "b")
+    sender = deliverer(paths, [Action("web", "webhook", {}, ORIGIN)], send=send, flight_seconds=60.0)
+    sender.wake()
+    wait_for(lambda: begun)
+    timer = threading.Timer(0.1, may_end.set)
+    timer.start()
+    assert sender.close() == 1
+    timer.join()
+    assert begun == ["a"]
+    assert [row.key for row in outbox.unsent()] == ["b"]
+    later = deliverer(paths, [], flight_seconds=60.0)
+    later.wake()
+    assert later.close() == 1, "and the lease is free"
 
 
 def test_one_action_that_fails_holds_back_its_own_messages_only(

@@ -53,9 +53,23 @@ def try_action(app: App, name: str) -> int:
     message = trial_message(str(uuid.uuid4()), app.paths.host, time.time())
     shown = printable(shown_word(name))
     try:
-        send(message, action, Secrets(app.environ), app.paths.names.log)
+        if action.type == "bell":
+            _ring()
+        else:
+            send(message, action, Secrets(app.environ), app.paths.names.log)
     except DeliveryFailed as error:
         app.warn(f"{shown}: not sent: {error.reason}")
         return ExitCode.BAD_ANSWER
     print(f"sent a test message to {shown}")
     return ExitCode.OK
+
+
+def _ring() -> None:
+    """Ring the bell; other than for an alert, it is a failure if there is no terminal."""
+    from jobtop.core.alerts.actions.bell import ring
+    from jobtop.core.alerts.actions.delivery import DeliveryFailed
+
+    try:
+        ring()
+    except OSError:
+        raise DeliveryFailed("there is no terminal to ring") from None
