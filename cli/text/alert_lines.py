@@ -5,25 +5,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jobtop.cli.text.tables import TableColumn
-from jobtop.core.alerts.model import Severity, State
+from jobtop.core.alerts.model import MOMENTARY, RuleKind, Severity, State
 from jobtop.core.clock import iso, local
 from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.units import ABSENT, format_duration, number_of, printable
 from jobtop.store.alerts.alert_rows import StoredAlert
 from jobtop.store.alerts.marks import Mark, MarkKind
 from jobtop.store.alerts.outbox import Outgoing
+from jobtop.store.jobs import Jobs
 
 GLYPHS = {Severity.CRITICAL: "▲", Severity.WARNING: "△", Severity.INFO: "·"}
 COLUMNS = (
     TableColumn("ID", right=True),
     TableColumn("STATE"),
     TableColumn("SEVERITY"),
+    TableColumn("RULE", widest=24),
     TableColumn("WHEN"),
     TableColumn("OF", widest=44),
     TableColumn("FOR", right=True),
     TableColumn("WHAT", widest=120),
 )
 MOMENTS = ("began_at", "fired_at", "resolved_at", "acknowledged_at")
+HAPPENED = "happened"
 SENDING = ("waiting", "sent", "given_up")
 
 
@@ -42,6 +45,22 @@ def seconds_of(alert: StoredAlert, now: float) -> float:
     return max(0.0, (now if alert.resolved_at is None else alert.resolved_at) - begin)
 
 
+def is_moment(alert: StoredAlert) -> bool:
+    """Whether an alert is about one moment, such as a failed job: nobody has resolved it, and it did not last."""
+    is_instant = alert.kind is RuleKind.EVENT and alert.fired_at == alert.resolved_at
+    return alert.state is State.RESOLVED and (is_instant or bool(alert.detail.get(MOMENTARY)))
+
+
+def state_text(alert: StoredAlert) -> str:
+    """The state as tables show it."""
+    return HAPPENED if is_moment(alert) else str(alert.state)
+
+
+def lasting_text(alert: StoredAlert, now: float) -> str:
+    """How long an alert has lasted; a moment has no length."""
+    return ABSENT if is_moment(alert) else format_duration(seconds_of(alert, now))
+
+
 def what_text(alert: StoredAlert) -> str:
     """What an alert says, that it flaps, and who acknowledged it."""
     parts = [alert.text, "(flapping)" if alert.is_flapping else ""]
@@ -55,11 +74,12 @@ def alert_row(alert: StoredAlert, now: float) -> tuple[str, ...]:
     """The cells of COLUMNS."""
     return (
         str(alert.id),
-        str(alert.state),
+        state_text(alert),
         f"{GLYPHS[alert.severity]} {alert.severity}",
+        alert.rule,
         local(alert.began_at if alert.fired_at is None else alert.fired_at),
         owner_text(alert),
-        format_duration(seconds_of(alert, now)),
+        lasting_text(alert, now),
         what_text(alert),
     )
 
@@ -161,14 +181,14 @@ NO_ALERT: Mapping[str, Any] = dict.fromkeys(
 )
 
 
-def mute_text(mark: Mark) -> str:
-    """The muted rule, or the muted job."""
-    name = printable(mark.name)
-    return f'rule "{name}"' if mark.kind is MarkKind.MUTE_RULE else f"job {name[:8]}"
+def mute_text(mark: Mark, jobs: Jobs) -> str:
+    """The muted rule, or the muted job with its name."""
+    if mark.kind is MarkKind.MUTE_RULE:
+        return f'rule "{printable(mark.name)}"'
+    found = jobs.read_where("id = ?", (mark.name,))
+    return printable(f"job {mark.name[:8]} {found[0].name if found else '(deleted)'}")
 
 
 def now_text(until: float | None) -> str:
     """Until when a decision holds."""
-    return (
-        "until it is taken back" if until is None else f"until {local(until)} ({format_duration(until - time.time())})"
-    )
+    return "until unmuted" if until is None else f"until {local(until)} ({format_duration(until - time.time())})"

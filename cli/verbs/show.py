@@ -11,7 +11,7 @@ from jobtop.cli.app import App
 from jobtop.cli.completion import complete_job_id
 from jobtop.cli.run.summary import GLYPHS, colored, cpu_text, gpu_text, incomplete_lines, memory_text, network_text
 from jobtop.cli.text.alert_lines import GLYPHS as GLYPHS_OF_ALERTS
-from jobtop.cli.text.alert_lines import alert_json, seconds_of, what_text
+from jobtop.cli.text.alert_lines import alert_json, is_moment, lasting_text, state_text, what_text
 from jobtop.cli.text.sample_text import SampleText, with_usage_so_far
 from jobtop.cli.text.stale import job_json, status_text
 from jobtop.cli.text.tables import format_options, print_records
@@ -30,12 +30,13 @@ from jobtop.core.text.limits_used import limits_line, throttled_line
 from jobtop.core.text.shell_text import shell_text
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
-from jobtop.store.jobs import Jobs
+from jobtop.store.jobs import Event, Jobs
 from jobtop.store.output.captures import capture_names
 from jobtop.store.references import FORMS_HELP
 from jobtop.store.samples.curves import Curves
 
 MOST_ALERTS = 10
+ALERT_EVENTS = ("alert", "alert_resolved")
 MOST_FILES = 3  # of those that were read and written most; `jobtop files` has all
 
 
@@ -75,8 +76,14 @@ def show(app: App, reference: str, style: str) -> int:
     begin = min((moment for moment in (job.submitted_at, job.start_time) if moment), default=0.0)
     for position, event in enumerate(events):
         after = f"+{format_duration(max(0.0, event.at - begin))}"
-        print(f"  {'timeline' if position == 0 else '':<11}{after:>9}  {event_text(event.kind, event.detail)}")
+        print(f"  {'timeline' if position == 0 else '':<11}{after:>9}  {timeline_text(event)}")
     return 0
+
+
+def timeline_text(event: Event) -> str:
+    """Return one line about an event; one of an alert ends with the name of its rule."""
+    text, rule = event_text(event.kind, event.detail), event.detail.get("rule")
+    return f"{text} [{printable(rule)}]" if event.kind in ALERT_EVENTS and isinstance(rule, str) else text
 
 
 def alerts_of(jobs: Jobs, job: Job) -> list[StoredAlert]:
@@ -94,8 +101,8 @@ def alerts_text(alerts: Sequence[StoredAlert]) -> str | None:
     """Return a line for each alert; the last says how many more there are."""
     now = time.time()
     lines = [
-        f"{alert.id} {alert.state} {GLYPHS_OF_ALERTS[alert.severity]} {printable(what_text(alert))},"
-        f" {format_duration(seconds_of(alert, now))}"
+        f"{alert.id} {state_text(alert)} {GLYPHS_OF_ALERTS[alert.severity]} {printable(alert.rule)}:"
+        f" {printable(what_text(alert))}{'' if is_moment(alert) else f', {lasting_text(alert, now)}'}"
         for alert in alerts[:MOST_ALERTS]
     ]
     more = len(alerts) - MOST_ALERTS

@@ -47,13 +47,21 @@ def test_active_alerts_come_before_recent_ones(database: Database, job: Job) -> 
     answer = call("alerts")
     assert answer.returncode == 0
     title, first, second = answer.stdout.splitlines()
-    assert title.split() == ["ID", "STATE", "SEVERITY", "WHEN", "OF", "FOR", "WHAT"]
-    assert first.split()[:4] == [str(critical.id), "firing", "▲", "critical"]
+    assert title.split() == ["ID", "STATE", "SEVERITY", "RULE", "WHEN", "OF", "FOR", "WHAT"]
+    assert first.split()[:6] == [str(critical.id), "firing", "▲", "critical", "gpu", "hot"]
     assert "gpu 0" in first
     assert "1h06m" in first
     assert second.split()[:2] == [str(past.id), "resolved"]
     assert f"{job.id[:8]} train" in second
     assert len(call("alerts", "--all").stdout.splitlines()) == 4
+
+
+def test_an_alert_about_a_moment_has_happened_and_was_not_resolved(database: Database, job: Job) -> None:
+    fire(database, job.id, job, rule="job-failed", text="failed", resolved=0, detail={"momentary": True})
+    words = call("alerts").stdout.splitlines()[1].split()
+    assert (words[1], words[-2:]) == ("happened", ["–", "failed"])
+    assert "happened △ job-failed: failed\n" in call("show", "train").stdout
+    assert json.loads(call("alerts", "--json").stdout)[0]["state"] == "resolved"
 
 
 def test_the_list_takes_conditions(database: Database, job: Job) -> None:
@@ -167,6 +175,7 @@ def test_a_rule_and_a_job_are_muted_for_a_time(database: Database, job: Job) -> 
     assert not marks.is_muted("another", job.id, time.time() + 7300)
     listed = call("alerts", "mute").stdout.splitlines()
     assert len(listed) == 3
+    assert f"muted: job {job.id[:8]} train until " in call("alerts").stdout
     assert "maintenance" in listed[1]
     found = json.loads(call("alerts", "mute", "--json").stdout)
     assert {(one["rule"], one["job_id"], one["by"]) for one in found} == {
@@ -181,6 +190,7 @@ def test_a_rule_and_a_job_are_muted_for_a_time(database: Database, job: Job) -> 
 def test_a_mute_without_a_time_holds_until_it_is_taken_back(home: Path) -> None:
     assert call("alerts", "mute", "host-memory").returncode == 0
     assert json.loads(call("alerts", "mute", "--json").stdout)[0]["until"] is None
+    assert 'muted: rule "host-memory" until unmuted' in call("alerts").stdout
     assert "unmuted" in call("alerts", "unmute", "--all").stdout
 
 
@@ -201,6 +211,14 @@ def test_an_armed_rule_says_what_it_does_to_which_jobs(home: Path, database: Dat
     assert "next in 59m" in answer.stdout or "next in 1h" in answer.stdout
     assert "disarm 'too long'" in answer.stdout
     assert Marks(database).has(MarkKind.ARMED, "too long")
+    assert call("alerts").stdout.splitlines()[-1] == 'armed: rule "too long": stops jobs after 2h00m'
+    armed = {row["name"]: row["armed"] for row in json.loads(call("alerts", "rules", "--json").stdout)}
+    assert (armed["too long"], armed["job-failed"]) == (True, False)
+    assert "active, armed" in call("alerts", "rules").stdout
+    config.write_text(config.read_text().replace(', {after = "120m", do = "stop"}', ""))
+    assert "it only warns now" in call("alerts").stdout.splitlines()[-1]
+    config.write_text("")
+    assert "no such rule in force here (jobtop alerts disarm 'too long')" in call("alerts").stdout.splitlines()[-1]
     assert "disarmed" in call("alerts", "disarm", "too long").stdout
     assert not Marks(database).has(MarkKind.ARMED, "too long")
     assert "was not armed" in call("alerts", "disarm", "too long").stdout
@@ -268,8 +286,9 @@ def test_a_job_shows_its_alerts_and_the_history_counts_them(database: Database, 
     call("alerts", "ack", str(first.id), "--note", "known")
     page = call("show", "train").stdout
     (line,) = [line for line in page.splitlines() if line.startswith("  alerts ")]
-    assert "▲ GPU 0 is at 91 °C" in line
-    assert "△ uses 95 %" in page
+    assert "▲ gpu hot: GPU 0 is at 91 °C" in line
+    assert "△ nearly full: uses 95 %" in page
+    assert "GPU 0 is at 91 °C [gpu hot]" in page.partition("timeline")[2]
     assert "known" in page
     shown = json.loads(call("show", "train", "--json").stdout)["alerts"]
     assert [(alert["rule"], alert["state"]) for alert in shown] == [("gpu hot", "firing"), ("nearly full", "resolved")]

@@ -20,11 +20,13 @@ from jobtop.cli.text.alert_lines import (
 )
 from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
 from jobtop.cli.values import Count, PastMoment
+from jobtop.cli.verbs.alerts.arm import deed_text, deeds_of, quoted
 from jobtop.cli.verbs.alerts.choices import complete_rule
 from jobtop.core.alerts.model import Severity, State
+from jobtop.core.alerts.rule_set import load_rule_set
 from jobtop.core.errors import StoreError
 from jobtop.core.procfs import boot_id
-from jobtop.core.units import number_of
+from jobtop.core.units import number_of, printable
 from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
 from jobtop.store.alerts.marks import MarkKind, Marks
 from jobtop.store.alerts.outbox import Outbox, Outgoing
@@ -66,7 +68,7 @@ MUTES = (MarkKind.MUTE_RULE, MarkKind.MUTE_JOB)
 def list_(app: App, /, style: str, reference: str | None, everything: bool, **options: Any) -> int:
     """List alerts: active ones first, then those that were resolved in the last day.
 
-    The last lines name messages that could not be sent, and what is muted.
+    The last lines name messages that could not be sent, what is muted, and which rules are armed.
     """
     limit = options["limit"] or (None if everything else DEFAULT_LIMIT)
     found = read_alerts(app, reference, everything, limit, options)
@@ -142,7 +144,7 @@ def empty_message(app: App, is_chosen: bool) -> str:
 
 
 def foot_lines(app: App, now: float) -> list[str]:
-    """Return what could not be sent, and what is muted."""
+    """Return what could not be sent, what is muted, and which rules are armed."""
     if not app.has_history():
         return []
 
@@ -153,6 +155,18 @@ def foot_lines(app: App, now: float) -> list[str]:
         marks = Marks(jobs.database)
         muted = [mark for kind in MUTES for mark in marks.all(kind, now)]
         lines = [*undelivered_lines([*unsent, *given_up], now)]
-        return lines + [f"muted: {mute_text(mark)} {now_text(mark.until)}" for mark in muted]
+        lines += [f"muted: {mute_text(mark, jobs)} {now_text(mark.until)}" for mark in muted]
+        return lines + [armed_text(app, jobs, mark.name) for mark in marks.all(MarkKind.ARMED, now)]
 
     return [line for _, lines in app.fleet.each(read) for line in lines]
+
+
+def armed_text(app: App, jobs: Jobs, name: str) -> str:
+    """Return what an armed rule does to jobs; of this host's store by the rule as it is now."""
+    label = f'armed: rule "{printable(name)}"'
+    if jobs.database.path != app.paths.store:
+        return label
+    rule = next((rule for rule in load_rule_set(app.config).in_force if rule.name == name), None)
+    if rule is None:
+        return f"{label}, but there is no such rule in force here (jobtop alerts disarm {quoted(name)})"
+    return f"{label}: {', '.join(map(deed_text, deeds_of(rule))) or 'it only warns now, and acts on no job'}"

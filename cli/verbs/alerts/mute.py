@@ -18,6 +18,7 @@ from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.run.request import user_name
 from jobtop.core.units import printable
 from jobtop.store.alerts.marks import Mark, MarkKind, Marks
+from jobtop.store.jobs import Jobs
 
 MUTES = (MarkKind.MUTE_RULE, MarkKind.MUTE_JOB)
 COLUMNS = (
@@ -76,12 +77,13 @@ def unmute(app: App, words: tuple[str, ...], everything: bool) -> int:
         raise UsageError("name muted rules or jobs, or give --all (jobtop alerts mute lists what is muted)")
     if not app.has_store():
         raise UsageError("nothing is muted")
-    marks = Marks(app.store_to_write())
+    jobs, _ = app.jobs_to_change(())
+    marks = Marks(jobs.database)
     muted = [mark for kind in MUTES for mark in marks.all(kind)]
     chosen = muted if everything else [find_mute(app, muted, word) for word in words]
     for mark in chosen:
         marks.clear(mark.kind, mark.name)
-        print(f"unmuted {mute_text(mark)}")
+        print(f"unmuted {mute_text(mark, jobs)}")
     if not chosen:
         print("Nothing is muted.")
     return 0
@@ -110,15 +112,16 @@ def print_mutes(app: App, style: str) -> int:
     if style != "table":
         print_records(style, [*map(mute_json, muted)], empty=NO_MUTE)
     elif muted:
-        print(table(COLUMNS, mute_rows(muted)))
+        print(table(COLUMNS, mute_rows(muted, app.jobs())))
     else:
         print("Nothing is muted. To mute a rule: jobtop alerts mute RULE --for 2h")
     return 0
 
 
-def mute_rows(muted: list[Mark]) -> Iterator[tuple[str, ...]]:
+def mute_rows(muted: list[Mark], jobs: Jobs) -> Iterator[tuple[str, ...]]:
     for mark in muted:
-        yield mute_text(mark), local(mark.at), now_text(mark.until).removeprefix("until "), mark.by, mark.note or ""
+        until = now_text(mark.until).removeprefix("until ")
+        yield mute_text(mark, jobs), local(mark.at), until, mark.by, mark.note or ""
 
 
 def mute_json(mark: Mark) -> dict[str, object]:

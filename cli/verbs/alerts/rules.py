@@ -12,10 +12,12 @@ from jobtop.core.alerts.rule_set import RuleSet, load_rule_set
 from jobtop.core.alerts.rules import inactive_reason
 from jobtop.core.alerts.supply import supplied_here
 from jobtop.core.config import Config, shown_action
+from jobtop.core.errors import StoreError
 from jobtop.core.metrics import Scope
 from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.text.rule_text import condition_text
 from jobtop.core.units import ABSENT, format_duration, number_of
+from jobtop.store.alerts.marks import MarkKind, Marks
 
 ACTIVE, OFF, INACTIVE, WRONG = "active", "off", "inactive", "wrong"
 COLUMNS = (
@@ -35,9 +37,10 @@ def rules(app: App, style: str) -> int:
     """List all alert rules: those that come with jobtop, and those of your configuration.
 
     A rule is active, off (switched off by you), inactive (this machine does not supply what it needs) or wrong. Wrong
-    rules are named on standard error. Of an action only its name or its type is shown, never an address.
+    rules are named on standard error. An armed rule may stop, kill, pause or signal jobs. Of an action only its name or
+    its type is shown, never an address.
     """
-    records = [*rule_records(app.config)]
+    records = [*rule_records(app.config, armed_names(app))]
     if style == "table":
         print(table(COLUMNS, map(rule_row, records)))
         states = [record["state"] for record in records]
@@ -48,12 +51,22 @@ def rules(app: App, style: str) -> int:
     return 0
 
 
-def rule_records(config: Config) -> Iterator[dict[str, Any]]:
+def armed_names(app: App) -> Collection[str] | None:
+    """Return the names of the rules that may act on jobs; None if that cannot be read."""
+    if not app.has_store():
+        return ()
+    try:
+        return Marks(app.jobs().database).names(MarkKind.ARMED)
+    except StoreError:
+        return None
+
+
+def rule_records(config: Config, armed: Collection[str] | None) -> Iterator[dict[str, Any]]:
     """Yield each rule as a record; a wrong table of its own name is one too."""
     found = load_rule_set(config)
     supplied = supplied_here(config.texts("monitor.without"))
     for rule in found.rules:
-        yield rule_record(rule, found, config, supplied)
+        yield rule_record(rule, found, config, supplied) | armed_field(rule.name, armed)
     known = {rule.name for rule in found.rules}
     for problem in found.problems:
         if problem.is_rule and problem.name not in known:
@@ -67,7 +80,13 @@ def rule_records(config: Config) -> Iterator[dict[str, Any]]:
                 "actions": [],
                 "steps": [],
                 "events": [],
+                **armed_field(problem.name, armed),
             }
+
+
+def armed_field(name: str, armed: Collection[str] | None) -> dict[str, bool | None]:
+    """Return whether a rule may stop, kill, pause or signal jobs; None if that is not known."""
+    return {"armed": None if armed is None else name in armed}
 
 
 def rule_record(
@@ -122,12 +141,14 @@ def state_of(
 
 def rule_row(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a rule as a row of the table."""
-    because = f": {record['reason']}" if record["reason"] else ""
+    reason = (record["reason"] or "").replace(f"{record['origin']}: ", "")  # the column FROM has the file
+    because = f": {reason}" if reason else ""
+    armed = ", armed" if record["armed"] else ""
     steps = [f"{step['do']} after {format_duration(step['after_seconds'])}" for step in record["steps"]]
     origin = "jobtop" if record["origin"] == BUILT_IN else record["origin"]
     return (
         record["name"],
-        f"{record['state']}{because}",
+        f"{record['state']}{armed}{because}",
         record["condition"] or ABSENT,
         record["severity"] or ABSENT,
         ", ".join([*record["actions"], *steps]) or ABSENT,
