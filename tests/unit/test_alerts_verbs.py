@@ -215,10 +215,12 @@ def test_an_armed_rule_says_what_it_does_to_which_jobs(home: Path, database: Dat
     armed = {row["name"]: row["armed"] for row in json.loads(call("alerts", "rules", "--json").stdout)}
     assert (armed["too long"], armed["job-failed"]) == (True, False)
     assert "active, armed" in call("alerts", "rules").stdout
-    config.write_text(config.read_text().replace(', {after = "120m", do = "stop"}', ""))
+    rules = config.read_text()
+    config.write_text(rules.replace(', {after = "120m", do = "stop"}', ""))
     assert "it only warns now" in call("alerts").stdout.splitlines()[-1]
     config.write_text("")
     assert "no such rule in force here (jobtop alerts disarm 'too long')" in call("alerts").stdout.splitlines()[-1]
+    config.write_text(rules)
     assert "disarmed" in call("alerts", "disarm", "too long").stdout
     assert not Marks(database).has(MarkKind.ARMED, "too long")
     assert "was not armed" in call("alerts", "disarm", "too long").stdout
