@@ -112,7 +112,7 @@ class Monitoring:
                 self.app.warn(notice)
         was_running = replace(job, status=Status.RUNNING)
         for alert in judge_alerts(self.recorder.jobs, self.app.paths, was_running, job, self.app.config):
-            if alert.kind == "deviation" and alert.fired_at is not None:
+            if alert.kind == "deviation" and alert.state != "resolved":
                 print_alert(alert.severity, alert.rule, alert.text)
 
     def close(self, job: Job) -> None:

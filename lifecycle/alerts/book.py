@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jobtop.core.alerts.rule_files import RuleFiles
 from jobtop.core.alerts.sending_times import sending_times
+from jobtop.core.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ class Book:
     """Rules by name, actions by name; `read_again` notices changed files."""
 
     def __init__(self, config: Config) -> None:
-        self._files = RuleFiles(config)
+        self._files = RuleFiles(as_of_now(config))
         self._use(self._files.found)
 
     def _use(self, found: RuleSet) -> None:
@@ -63,3 +64,11 @@ class Book:
         if word in self._actions:
             return self._actions[word]
         return next((action for action in self._actions.values() if action.name == word), None)
+
+
+def as_of_now(config: Config) -> Config:
+    """The configuration as its files are now, which an agent may have read long ago; this one if they are wrong."""
+    try:
+        return config if config.load_again is None else config.load_again()
+    except (ConfigError, OSError):
+        return config

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jobtop.store.alerts.alert_rows import StoredAlert
     from jobtop.store.jobs import Jobs
 
+AT_THE_END = (RuleKind.EVENT, RuleKind.DEVIATION)  # what is judged then; once, also if it fired while the job ran
 MOST_PAST = 20  # earlier runs of the same name
 
 
@@ -27,14 +28,14 @@ def judge_end(jobs: Jobs, done: Job, config: Config) -> list[StoredAlert]:
     """Judge a job that has ended, once; return its alerts that have changed."""
     assert done.seq is not None
     seq, book, at = done.seq, Book(config), time.time()
-    evaluator = Evaluator([rule for rule in book.rules if rule.kind in (RuleKind.EVENT, RuleKind.DEVIATION)])
+    evaluator = Evaluator([rule for rule in book.rules if rule.kind in AT_THE_END])
     is_compared = done.status is Status.SUCCESS and any(rule.kind is RuleKind.DEVIATION for rule in book.rules)
     past = jobs.earlier_runs(done, MOST_PAST) if is_compared else []
     found = evaluator.see_end(done, past, at)
     stored = AlertStore(jobs.database)
     with jobs.database.writing():
         known = stored.listing(job_seq=seq)
-        judged = {alert.rule for alert in known if alert.kind is RuleKind.EVENT}
+        judged = {alert.rule for alert in known if alert.kind in AT_THE_END}
         changes = [over(book, alert, at) for alert in known if alert.is_open]
         changes += [change for change in found if change.rule.name not in judged]
         changed = stored.apply(changes, lambda _: seq)

@@ -43,13 +43,13 @@ def alerts(jobtop: Jobtop, *options: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(("severity", "code"), [("warning", 0), ("critical", 1)])
 def test_a_run_prints_an_alert_that_fires_and_may_fail_on_it(jobtop: Jobtop, severity: str, code: int) -> None:
-    configure(jobtop, WORKS.format(severity=severity))
-    done = jobtop("run", "--interval", "0.2", "--fail-on", "critical", "--name", "it", "--", *busy(1.5))
+    configure(jobtop, f'[[alert]]\nname = "works"\nmetric = "mem.used"\nabove = "5B"\nseverity = "{severity}"\n')
+    done = jobtop("run", "--interval", "0.2", "--fail-on", "critical", "--name", "it", "--", "sleep", "2")
     assert done.returncode == code, done.stderr
     lines = [line for line in done.stderr.splitlines() if "alert works" in line]
     assert len(lines) == 1
     assert severity in lines[0]
-    assert "5.0 %" in lines[0]
+    assert "above 5 B" in lines[0]
     (alert,) = [alert for alert in alerts(jobtop) if alert["rule"] == "works"]
     assert (alert["state"], alert["severity"]) == ("resolved", severity)
     kinds = [event["kind"] for event in show(jobtop, "it").get("events", [])]
@@ -75,6 +75,30 @@ def test_an_alert_captures_its_job_and_samples_it_more_often(jobtop: Jobtop) -> 
     assert "alert: works" in text
     assert "time.process_time()" in text
     assert record["resource_usage"]["samples"] > 14
+
+
+def test_the_agent_uses_rules_that_were_changed_before_its_first_job(jobtop: Jobtop) -> None:
+    rule = '[[alert]]\nname = "lives"\nmetric = "mem.used"\nabove = {}\n'
+    configure(jobtop, rule.format("1e15"))
+    env = {"JOBTOP_AGENT_IDLE": "1m"}
+    assert jobtop("agent", "start", env=env).returncode == 0
+    try:
+        configure(jobtop, rule.format("1"))
+        assert jobtop("run", "--detach", "--name", "it", "--", "sleep", "30", env=env).returncode == 0
+        wait_for(lambda: alerts(jobtop), 20)
+        assert jobtop("stop", "it").returncode == 0
+    finally:
+        jobtop("agent", "stop")
+
+
+def test_a_slower_run_is_told_of_once(jobtop: Jobtop) -> None:
+    configure(jobtop, '[[alert]]\nname = "slow"\nkind = "deviation"\nmetric = "duration_seconds"\n')
+    for _ in range(5):
+        assert jobtop("run", "--quiet", "--name", "it", "--", "sleep", "0.5").returncode == 0
+    done = jobtop("run", "--quiet", "--name", "it", "--", "sleep", "13", timeout=60)
+    assert [line for line in done.stderr.splitlines() if "alert slow" in line] == done.stderr.splitlines()
+    assert len(done.stderr.splitlines()) == 1
+    assert len(alerts(jobtop)) == 1
 
 
 def test_many_jobs_that_trip_a_rule_become_one_message(jobtop: Jobtop) -> None:
