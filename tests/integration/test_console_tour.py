@@ -20,7 +20,7 @@ __all__ = ["nothing_is_left"]
 SIZES = ((60, 15), (80, 24), (160, 42), (240, 60))
 RESIZED = ((60, 15), (160, 42))
 # What the first pane of a screen is called, by its key: the titles at the top are always there.
-PANES = {"2": "History", "3": "Compare", "4": "Containers", "5": "Alerts", "6": "Doctor", "1": "Jobs"}
+PANES = {"2": "History", "3": "Compare", "4": "Containers", "5": "Active", "6": "Doctor", "1": "Jobs"}
 NAMES = ("[/b]train", "日本語 and 한국어", "x" * 300, "\x1b[31mred\nline")
 CURSOR_ROW = re.compile(r"^[│┃|#][▌>].*?\b([0-9a-f]{8})\b", re.MULTILINE)
 MODE = re.compile(rb"\x1b\[\?([\d;]+)([hl])")
