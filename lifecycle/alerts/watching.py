@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from jobtop.store.database import Database
     from jobtop.store.samples.sink import StoreSink
 
+OUTPUT = "output.bytes"
 SLOW_SECONDS = 10.0  # between two looks of rules that need a longer time to judge
 RULES_SECONDS = 2.0  # between two looks at the files of rules
 REMIND_SECONDS = 60.0
@@ -66,6 +67,7 @@ class AlertWatch:
         self.sampler: Sampler | None = None  # to sample a job more often
         self.sink: StoreSink | None = None
         self._joined: dict[str, Job] = {}
+        self._output_sizes: dict[str, float | None] = {}
         self._leaving: deque[str] = deque()
         self._stepping: dict[int, StoredAlert] = {}  # open alerts of rules with steps
         self._sees_host = False
@@ -90,6 +92,7 @@ class AlertWatch:
         self._perform_deeds()
         while self._leaving:
             self._joined.pop(key := self._leaving.popleft(), None)
+            self._output_sizes.pop(key, None)
             self.evaluator.leave(key, at)  # its open alerts are resolved with the record of its end
         changes = self._new_rules(now)
         for key, _ in batch.samples:
@@ -207,10 +210,11 @@ class AlertWatch:
             if job.status is not known.status:  # paused, or resumed
                 self._joined[key] = job
                 self.evaluator.join(job)
-            extra: dict[str, float | None] = {"output.bytes": output_bytes(self.paths, job)}
-            if has_disks:
-                extra |= self._slow_keys.of_job(job.cwd)
-            changes += self.evaluator.see_extra(key, extra, at)
+            size = output_bytes(self.paths, job)
+            if has_disks or size != self._output_sizes.get(key):
+                self._output_sizes[key] = size
+                disk = self._slow_keys.of_job(job.cwd) if has_disks else {}
+                changes += self.evaluator.see_extra(key, {OUTPUT: size, **disk}, at)
         changes += self.evaluator.slow(at)
         if self.sink is not None and (self._stepping or now >= self._remind_due):
             self._remind_due = now + REMIND_SECONDS
@@ -221,6 +225,8 @@ class AlertWatch:
     def _take_steps(self, database: Database, at: float) -> None:
         """Take the steps of rules that are due, and remind of alerts that still fire."""
         stored = AlertStore(database)
+        if not self._stepping and not stored.open_alerts():
+            return
         with database.writing():
             for number in list(self._stepping):
                 alert = stored.find(number)
