@@ -19,8 +19,9 @@ from jobtop.cli.text.history_columns import (
 from jobtop.cli.text.stale import job_json
 from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
 from jobtop.cli.values import Count, PastMoment, Statuses
-from jobtop.core.errors import UsageError
+from jobtop.core.errors import UsageError, did_you_mean
 from jobtop.core.model import Status
+from jobtop.core.query.conditions import HasAlert, IsOneOf
 from jobtop.core.query.filter import LANGUAGE
 from jobtop.store.jobs import Query
 from jobtop.store.ordering import shown_keys, sort_key
@@ -142,4 +143,18 @@ def empty_message(app: App, query: Query, is_last_page: bool = False) -> str:
         return f"No more matching jobs in {place}."
     if not query.has_conditions:
         return f"No jobs in {place}. To record one: jobtop run -- COMMAND"
-    return f"No matching jobs in {place}; jobtop history --all lists all."
+    return f"No matching jobs in {place}; jobtop history --all lists all.{rule_hint(app, query)}"
+
+
+def rule_hint(app: App, query: Query) -> str:
+    """Return the nearest rule for a word after `alert:` that is none; it may be of a rule that is gone."""
+    conditions = () if query.filter is None else query.filter.conditions
+    tests = [test for one in conditions if not one.negated for _, test in one.parts]
+    chosen = [test.rule for test in tests if isinstance(test, HasAlert)]
+    words = [word for rule in chosen if isinstance(rule, IsOneOf) for word in rule.words]
+    if not words:
+        return ""
+    from jobtop.core.alerts.rule_set import load_rule_set
+
+    rules = [rule.name for rule in load_rule_set(app.config).rules]
+    return "".join(did_you_mean(word, rules) for word in words if word not in rules)

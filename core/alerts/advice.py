@@ -52,10 +52,10 @@ def _next_step(rule: Rule, alert: AlertRow, at: float, is_armed: bool) -> str | 
     deed = DONE.get(step.do) or f"sent {step.do.partition(':')[2] or step.do}"
     if not is_armed:
         return (
-            f"it would be {deed} at {_clock(moment)}, but the rule is not armed (jobtop alerts arm {_word(rule.name)})"
+            f"it would be {deed} at {local(moment)}, but the rule is not armed (jobtop alerts arm {_word(rule.name)})"
         )
     keep = f"jobtop alerts mute {alert.job_id[:8]} keeps it" if alert.job_id else ""
-    return f"it is {deed} at {_clock(moment)}, in {format_duration(moment - at)}" + (f"; {keep}" if keep else "")
+    return f"it will be {deed} at {local(moment)}, in {format_duration(moment - at)}" + (f"; {keep}" if keep else "")
 
 
 def command_for(rule: Rule | None, alerts: Sequence[AlertRow], jobs: Mapping[str, Job]) -> str | None:

@@ -62,7 +62,7 @@ def find_key(key: str, scope: Scope) -> Metric:
         hint = did_you_mean(key, own) or did_you_mean(key, [row.key for row in rows])
         raise BadValue(f'unknown metric "{_shown(key)}"{hint}')
     if scope not in found.scopes:
-        raise BadValue(f'"{key}" is of {", ".join(found.scopes)}, not of {scope}')
+        raise BadValue(f'"{key}" is not measured for {scope}, only for {", ".join(found.scopes)}')
     return found
 
 

@@ -122,5 +122,15 @@ def end_text(job: Job, word: str) -> str:
     code = f" with exit code {job.exit_code}" if job.exit_code else ""
     what = END_TEXTS.get(word, f"{word}{code}")
     lasted = f" after {format_duration(job.duration_seconds)}" if job.duration_seconds is not None else ""
-    because = f": {printable(job.reason)}" if job.reason else ""
-    return f"{what}{lasted}{because}"
+    reason = reason_beside(job, word)
+    return f"{what}{lasted}{f': {printable(reason)}' if reason else ''}"
+
+
+def reason_beside(job: Job, word: str) -> str:
+    """Return what the reason of a job's end says beside its exit code or its timeout, which were said already."""
+    first, _, rest = (job.reason or "").partition("; ")
+    if word == "timeout":
+        is_said = first.startswith("stopped after its timeout")
+    else:
+        is_said = word not in END_TEXTS and first == f"exit code {job.exit_code}"
+    return rest if is_said else job.reason or ""

@@ -70,8 +70,10 @@ ALERT_FIELDS = tuple(dict.fromkeys((*COMMON, *(name for names in KIND_FIELDS.val
 
 def rule_name(raw: object) -> str:
     """Check that a value is the name of a rule: a short text in one line."""
-    if not isinstance(raw, str) or not raw.strip() or len(raw) > LONGEST_NAME or not raw.isprintable():
+    if not isinstance(raw, str) or not raw.strip() or len(raw) > LONGEST_NAME:
         raise BadValue(f"{quoted(raw)} is not a text of at most {LONGEST_NAME} characters")
+    if not raw.isprintable():
+        raise BadValue(f"{quoted(raw)} has a line break or another character that cannot be printed")
     return raw.strip()
 
 
@@ -193,13 +195,15 @@ def level(raw: object, measure: str) -> float:
     if given == RATIO and measure in (PERCENT, "percent"):
         return sign * value * 100
     if given not in (measure, "number") and (given, measure) != (BYTES, BYTES + PER_SECOND):
-        raise BadValue(f"{quoted(raw)} is of {words_of(given)}, but the value is of {words_of(measure)}")
+        raise BadValue(f"{quoted(raw)} is {words_of(given)}, but the metric is {words_of(measure)}")
     return sign * value
 
 
 def words_of(measure: str) -> str:
-    """Return a measure as messages name it."""
-    return {RATIO: "a share (0.9 or 90%)", "number": "a plain number"}.get(measure, measure)
+    """Return a measure as messages name it, after `is`: `a share`, `in bytes`."""
+    return {RATIO: "a share", "number": "a plain number"}.get(
+        measure, f"in {measure.replace(PER_SECOND, ' per second')}"
+    )
 
 
 PARSERS: dict[str, Callable[[object], object]] = {

@@ -70,7 +70,7 @@ def rule_notices(config: Config) -> tuple[str, ...]:
 
 def notices_of(problems: Sequence[str]) -> tuple[str, ...]:
     """Return one notice that names the first problem, and how many more there are."""
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    more = f" (and {len(problems) - 1} more: jobtop alerts rules)" if len(problems) > 1 else ""
     return (f"{problems[0]}; ignored{more}",) if problems else ()
 
 

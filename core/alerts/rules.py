@@ -134,7 +134,8 @@ def _refuse_unknown(table: Table, names: Collection[str], place: Place, problem:
     for name in table:
         if name not in names:
             shown = printable(name if len(name) <= 60 else name[:59] + "…")
-            raise ConfigError(f"{place.label}.{shown}: {problem}{did_you_mean(name, names)}")
+            hint = "" if name in ALERT_FIELDS else did_you_mean(name, names)
+            raise ConfigError(f"{place.label}.{shown}: {problem}{hint}")
 
 
 def _field(table: Table, name: str, place: Place, default: Any) -> Any:
@@ -199,7 +200,8 @@ def _check_limit(expression: Expression | None, limit: Expression | None, place:
     if expression is None or limit is None:
         return
     if sum_measure(expression.measure, limit.measure) is None:
-        raise ConfigError(f"{place.label}.limit: is of {words_of(limit.measure)}, the metric of {expression.measure}")
+        limit_words, metric_words = words_of(limit.measure), words_of(expression.measure)
+        raise ConfigError(f"{place.label}.limit: is {limit_words}, but the metric is {metric_words}")
     if limit.keys and expression.is_slow != limit.is_slow:
         slow = limit.keys[0] if limit.is_slow else expression.keys[0]
         raise ConfigError(f'{place.label}.limit: "{slow}" is not read with the samples, and the other one is')

@@ -11,6 +11,7 @@ from alerting import FIRST_JOB, NOON, feed, ids, job, rule, sample, told, watchi
 from jobtop.core.alerts.detector import Finding, Indifferent, Reading
 from jobtop.core.alerts.evaluator import Evaluator
 from jobtop.core.alerts.expression import parse
+from jobtop.core.alerts.job_events import end_text, end_words
 from jobtop.core.alerts.model import BUILT_IN, Rule, RuleKind, Severity, State, Transition
 from jobtop.core.alerts.state_machine import Verdict
 from jobtop.core.measure.device import Device
@@ -327,6 +328,23 @@ def test_the_end_of_a_job_fires_the_rule_on_the_most_exact_word(fields: dict[str
     assert names(changes) == [(name, FIRST_JOB, FIRING), (name, FIRST_JOB, RESOLVED)]
     assert all(change.detail["momentary"] for change in changes)
     assert evaluator.leave(FIRST_JOB, NOON + 6) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"status": Status.FAILED, "exit_code": 124, "reason": "exit code 124"}, "failed with exit code 124 after 20s"),
+        ({"status": Status.FAILED, "signal": 9, "reason": "killed by SIGKILL"}, "failed after 20s: killed by SIGKILL"),
+        ({"status": Status.TIMEOUT, "reason": "stopped after its timeout of 20s"}, "timed out after 20s"),
+        (
+            {"status": Status.TIMEOUT, "reason": "stopped after its timeout of 20s; had to be killed: x (1)"},
+            "timed out after 20s: had to be killed: x (1)",
+        ),
+    ],
+)
+def test_how_a_job_ended_is_said_once(fields: dict[str, Any], text: str) -> None:
+    [word, *_] = end_words(ended := replace(job(), duration_seconds=20.0, **fields))
+    assert end_text(ended, word) == text
 
 
 def test_rules_of_users_fire_on_every_word_they_name() -> None:

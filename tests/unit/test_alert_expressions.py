@@ -104,7 +104,7 @@ def test_tripped_finds_the_rows_above_or_below_the_level() -> None:
     ("text", "scope", "words"),
     [
         ("mem.usd / limit.memory", Scope.JOB, '"mem.usd" (did you mean "mem.used"?)'),
-        ("gpu.temp", Scope.JOB, '"gpu.temp" is of gpu, not of job'),
+        ("gpu.temp", Scope.JOB, '"gpu.temp" is not measured for job, only for gpu'),
         ("rat(io.write_bytes)", Scope.JOB, '(did you mean "rate"?)'),
         ("rate(cpu.percent)", Scope.JOB, "no rate"),
         ("rate(mem.used + 1)", Scope.JOB, 'expected ")"'),

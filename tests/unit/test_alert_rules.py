@@ -105,14 +105,16 @@ def test_each_kind_has_its_defaults() -> None:
         ({"abov": 1}, 'abov: unknown field (did you mean "above"?)'),
         ({"kind": "levle"}, 'kind: "levle"…(did you mean "level"?)'),
         ({"kind": "stall", "above": 1}, "above: is not for rules of the kind stall"),
-        ({"metric": "mem.used", "above": 1, "within": "1m"}, "within: is not for rules of the kind level"),
+        ({"metric": "mem.used", "above": 1, "within": "1m"}, "within: is not for rules of the kind level$"),
+        ({"metric": "mem.used", "above": 1, "window": "1m"}, "window: is not for rules of the kind level$"),
         ({"metric": "mem.usd", "above": 1}, 'metric: unknown metric "mem.usd" (did you mean "mem.used"?)'),
         ({"metric": "mem.used"}, "needs above or below"),
         ({"metric": "mem.used", "above": 1, "below": 0}, "two rules"),
         ({"metric": "mem.used", "above": 1, "clear": 2}, "clear: 2…bad side"),
         ({"metric": "mem.used", "below": 1, "clear": 0}, "clear: 0…bad side"),
-        ({"metric": "mem.used", "above": "90%"}, 'above: "90%"…bytes'),
-        ({"metric": "mem.used", "above": "5m"}, 'above: "5m"…seconds'),
+        ({"metric": "mem.used", "above": "90%"}, 'above: "90%" is a share, but the metric is in bytes'),
+        ({"metric": "mem.used", "above": "5m"}, 'above: "5m" is in seconds, but the metric is in bytes'),
+        ({"name": "a\nb", "metric": "mem.used", "above": 1}, "name: …has a line break"),
         ({"metric": "mem.used", "above": "many"}, 'above: "many" is not a number'),
         ({"metric": "mem.used", "above": True}, "above: true is not a number"),
         ({"metric": "mem.used", "above": float("nan")}, "above: …not a number"),
@@ -147,7 +149,7 @@ def test_each_kind_has_its_defaults() -> None:
 def test_a_wrong_rule_is_refused_with_its_field(fields: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         rule(**fields)
-    text = str(caught.value)
+    text = f"{caught.value}$"
     assert text.startswith("config.toml: alert.x")
     position = 0
     for part in words.split("…"):

@@ -40,7 +40,10 @@ def rules(app: App, style: str) -> int:
     rules are named on standard error. An armed rule may stop, kill, pause or signal jobs. Of an action only its name or
     its type is shown, never an address.
     """
-    records = [*rule_records(app.config, armed_names(app))]
+    found = load_rule_set(app.config)
+    for problem in found.problems[1:]:  # the first one was named when the configuration was read
+        app.warn(f"{problem.text}; ignored")
+    records = [*rule_records(found, app.config, armed_names(app))]
     if style == "table":
         print(table(COLUMNS, map(rule_row, records)))
         states = [record["state"] for record in records]
@@ -61,9 +64,8 @@ def armed_names(app: App) -> Collection[str] | None:
         return None
 
 
-def rule_records(config: Config, armed: Collection[str] | None) -> Iterator[dict[str, Any]]:
+def rule_records(found: RuleSet, config: Config, armed: Collection[str] | None) -> Iterator[dict[str, Any]]:
     """Yield each rule as a record; a wrong table of its own name is one too."""
-    found = load_rule_set(config)
     supplied = supplied_here(config.texts("monitor.without"))
     for rule in found.rules:
         yield rule_record(rule, found, config, supplied) | armed_field(rule.name, armed)
