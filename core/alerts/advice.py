@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from jobtop.core.alerts.defaults import DEFAULT_NAMES
 from jobtop.core.alerts.expression import format_value
-from jobtop.core.alerts.model import RuleKind
+from jobtop.core.alerts.model import BUILT_IN, RuleKind, Severity, State
 from jobtop.core.analysis.advice import MEMORY_FACTOR, TIME_FACTOR, size_text
 from jobtop.core.clock import local
 from jobtop.core.metrics import Scope
@@ -21,6 +22,7 @@ WARN = "warn"
 DONE = {"stop": "stopped", "kill": "killed", "pause": "paused"}
 STARTS_AGAIN = "process"  # the kind of job that `rerun` can start
 MOST_NAMED = 5
+LIMIT = "limit.memory"
 
 
 def consequence_of(rule: Rule | None, alert: AlertRow, job: Job | None, at: float, is_armed: bool) -> str | None:
@@ -65,6 +67,8 @@ def command_for(rule: Rule | None, alerts: Sequence[AlertRow], jobs: Mapping[str
         about_jobs = rule is not None and rule.scope is Scope.HOST and _is_about_memory(rule)
         return "jobtop history --status running --sort memory" if about_jobs else None
     if len(ids) > 1:
+        if rule is None or not _may_stop(rule):
+            return None
         running = [job_id for job_id in ids if job_id in jobs and not jobs[job_id].status.ended]
         return f"jobtop stop {' '.join(job_id[:8] for job_id in running)}" if 0 < len(running) <= MOST_NAMED else None
     job = jobs.get(ids[0])
@@ -76,8 +80,11 @@ def command_for(rule: Rule | None, alerts: Sequence[AlertRow], jobs: Mapping[str
 def _command_for_job(rule: Rule, alert: AlertRow, job: Job) -> str | None:
     short, event = job.id[:8], alert.detail.get("event")
     can_rerun = job.kind == STARTS_AGAIN
+    if not job.status.ended and (alert.state is State.RESOLVED or not _may_stop(rule)):
+        return f"jobtop show {short}"
     stop = "" if job.status.ended else f"jobtop stop {short}"
-    if can_rerun and (_is_about_memory(rule) or event == "oom_killed") and (size := _more_memory(alert, job)):
+    needs_memory = LIMIT in _keys(rule) or event == "oom_killed"
+    if can_rerun and needs_memory and (size := _more_memory(alert, job)):
         return f"{stop}{' && ' if stop else ''}jobtop rerun {short} --memory {size}"
     if event == "timeout" and can_rerun and job.limits.timeout_seconds is not None:
         return f"jobtop rerun {short} --timeout {format_duration(job.limits.timeout_seconds * TIME_FACTOR)}"
@@ -106,10 +113,19 @@ def look_at(alerts: Sequence[AlertRow], rule: str) -> str:
     return f"jobtop metrics --host{device} --since 1h --no-follow"
 
 
+def _may_stop(rule: Rule) -> bool:
+    """Whether to propose the end of a running job: only jobtop's own rules are known to be about a job in trouble."""
+    is_known = rule.origin == BUILT_IN or rule.name in DEFAULT_NAMES
+    return is_known and rule.severity is not Severity.INFO
+
+
 def _is_about_memory(rule: Rule) -> bool:
+    return any(key.startswith("mem.") or key == LIMIT for key in _keys(rule))
+
+
+def _keys(rule: Rule) -> set[str]:
     expressions = (rule.expression, rule.limit)
-    keys = {key for expression in expressions if expression is not None for key in expression.keys}
-    return any(key.startswith("mem.") or key == "limit.memory" for key in keys)
+    return {key for expression in expressions if expression is not None for key in expression.keys}
 
 
 def _number(value: object) -> float | None:

@@ -27,6 +27,8 @@ def to_json(message: Message) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "key": message.key,
+        "alert": message.alert,
+        "alerts": list(message.alerts),
         "rule": message.rule,
         "severity": str(message.severity),
         "state": str(message.state),
@@ -65,6 +67,7 @@ def from_json(shape: Mapping[str, Any]) -> Message:
             job_names=tuple(map(_text, shape["job_names"])),
             value=None if shape.get("value") is None else _number(shape["value"]),
             level=None if shape.get("level") is None else _number(shape["level"]),
+            alerts=tuple(map(_whole, shape.get("alerts", ()))),
         )
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"it is not a message of jobtop ({type(error).__name__})") from None
@@ -86,6 +89,7 @@ def plain(message: Message) -> Message:
         look=None if message.look is None else shortened(message.look, LONGEST_TEXT),
         job_ids=tuple(map(shortened, message.job_ids[:MOST_JOBS])),
         job_names=tuple(map(shortened, message.job_names[:MOST_JOBS])),
+        alerts=message.alerts[:MOST_JOBS],
         value=_finite(message.value),
         level=_finite(message.level),
         values={shortened(key): value for key, value in message.values.items() if math.isfinite(value)},
@@ -137,3 +141,9 @@ def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError
     return float(value)
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError
+    return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobtop.core.alerts.advice import command_for, consequence_of, look_at
 from jobtop.core.alerts.expression import format_value
 from jobtop.core.alerts.message_text import plain, shortened
-from jobtop.core.alerts.model import Message, RuleKind, State
+from jobtop.core.alerts.model import MOMENTARY, Message, RuleKind, State
 from jobtop.core.clock import local
 from jobtop.core.redact import redact_command, redact_text
 from jobtop.core.text.shell_text import shell_text
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     class AlertRow(Protocol):
         """An alert as the store has it."""
 
+        @property
+        def id(self) -> int: ...
         @property
         def job_id(self) -> str | None: ...
         @property
@@ -58,7 +60,7 @@ MEASURED = (RuleKind.LEVEL, RuleKind.FORECAST, RuleKind.LEAK)
 TIMED = (RuleKind.STALL, RuleKind.ABSENCE)
 SHOWN_ALERTS = 10
 LONGEST_NAME = 40
-AGAIN_SECONDS = 300.0  # a message about an alert that fired longer ago is a reminder
+AGAIN_SECONDS = 300.0  # a message that is made longer after an alert has fired is a reminder
 
 
 def compose(
@@ -72,12 +74,15 @@ def compose(
     host: str,
     at: float,
     is_armed: bool = False,
+    created_at: float | None = None,
 ) -> Message:
     """The message about alerts of the rule `name`, at least one; without `rule`, which may be gone, it says less.
 
-    `jobs` has the jobs that are known, by id; `is_armed` says whether the rule may stop jobs.
+    `jobs` has the jobs that are known, by id; `is_armed` says whether the rule may stop jobs. It is sent at `at`, which
+    may be long after `created_at`.
     """
     first, is_firing = alerts[0], state is not State.RESOLVED
+    ending = _ending(state, alerts, at, at if created_at is None else created_at)
     job = jobs.get(first.job_id or "")
     members = list(dict.fromkeys(alert.job_id for alert in alerts if alert.job_id is not None))
     names = {alert.job_id: alert.job_name or "" for alert in alerts}
@@ -88,12 +93,14 @@ def compose(
             severity=severity,
             state=state,
             rule=name,
-            title=f"{subject(first, host) if is_one else _crowd(alerts)}: {name}{_ending(state, alerts, at)}",
+            title=f"{subject(first, host) if is_one else _crowd(alerts)}: {name}{ending}",
             text=_one_text(first, state) if is_one else _group_text(alerts, host),
             host=first.host or host,
             at=at,
             table=tuple(_facts(first, rule, job, host) if is_one else _rows(alerts, rule, host, at)),
-            consequence=consequence_of(rule, first, job, at, is_armed) if is_firing and is_one else None,
+            consequence=consequence_of(rule, first, job, at, is_armed)
+            if is_firing and is_one and not is_over(first)
+            else None,
             command=command_for(rule, alerts, jobs) if is_firing else None,
             look=look_at(alerts, name),
             job_ids=tuple(members),
@@ -101,6 +108,7 @@ def compose(
             values=_numbers(first.detail.get("values")),
             value=first.value,
             level=first.level,
+            alerts=tuple(alert.id for alert in alerts),
         )
     )
 
@@ -120,25 +128,33 @@ def _crowd(alerts: Sequence[AlertRow]) -> str:
     return number_of(jobs, "job") if jobs == len(alerts) else number_of(len(alerts), "alert")
 
 
-def _ending(state: State, alerts: Sequence[AlertRow], at: float) -> str:
+def is_over(alert: AlertRow) -> bool:
+    """Whether an alert has ended. What happened at one moment, as the failure of a job, has no end."""
+    return alert.state is State.RESOLVED and not alert.detail.get(MOMENTARY)
+
+
+def _ending(state: State, alerts: Sequence[AlertRow], at: float, created_at: float) -> str:
     if state is State.RESOLVED:
         return ", resolved"
-    fired = [alert.fired_at for alert in alerts if alert.fired_at is not None]
-    if fired and at - min(fired) >= AGAIN_SECONDS:
-        return f", still firing after {format_duration(at - min(fired))}"
-    return ""
+    if all(map(is_over, alerts)):
+        return f", over since {local(max(alert.resolved_at or alert.began_at for alert in alerts))}"
+    fired = [alert.fired_at for alert in alerts if alert.fired_at is not None and alert.state is not State.RESOLVED]
+    is_reminder = bool(fired) and created_at - min(fired) >= AGAIN_SECONDS
+    return f", still firing after {format_duration(at - min(fired))}" if is_reminder else ""
 
 
 def _one_text(alert: AlertRow, state: State) -> str:
-    """The text of the alert; when it is over, how long it lasted too, since the text says how it began."""
+    """The text of the alert, which says how it began; when it is over, that too."""
     text = redact_text(alert.text)
-    if state is not State.RESOLVED or alert.resolved_at is None:
+    if alert.resolved_at is None or not is_over(alert):
         return text
+    if state is not State.RESOLVED:
+        return f"fired at {local(alert.fired_at or alert.began_at)}, over since {local(alert.resolved_at)}: {text}"
     return f"over after {format_duration(max(0.0, alert.resolved_at - alert.began_at))}: {text}"
 
 
 def _group_text(alerts: Sequence[AlertRow], host: str) -> str:
-    over = sum(alert.state is State.RESOLVED for alert in alerts)
+    over = sum(map(is_over, alerts))
     resolved = f"; {over} of them resolved" if over else ""
     return f"{_crowd(alerts)}{resolved}; the first is {subject(alerts[0], host)}: {redact_text(alerts[0].text)}"
 
@@ -152,7 +168,7 @@ def _facts(alert: AlertRow, rule: Rule | None, job: Job | None, host: str) -> It
             yield "worst", worst
     if (level := value_text(rule, alert.level)) is not None:
         yield "level", level
-    yield "since", local(alert.began_at)
+    yield ("at" if alert.detail.get(MOMENTARY) else "since"), local(alert.began_at)
     if alert.is_flapping:
         yield "flapping", "it has fired and resolved so often that it stays open until it is calm"
     if alert.job_id or alert.device:
@@ -166,10 +182,16 @@ def _rows(alerts: Sequence[AlertRow], rule: Rule | None, host: str, at: float) -
     """A row for each of the first alerts, and how many more there are."""
     for alert in alerts[:SHOWN_ALERTS]:
         value = value_text(rule, alert.value) or shortened(redact_text(alert.text), LONGEST_NAME)
-        over = ", resolved" if alert.state is State.RESOLVED else ""
-        yield subject(alert, host), f"{value}, for {format_duration(max(0.0, at - alert.began_at))}{over}"
+        yield subject(alert, host), f"{value}, {_duration_text(alert, at)}"
     if len(alerts) > SHOWN_ALERTS:
         yield "…", f"and {len(alerts) - SHOWN_ALERTS} more"
+
+
+def _duration_text(alert: AlertRow, at: float) -> str:
+    if alert.detail.get(MOMENTARY):
+        return f"at {local(alert.began_at)}"
+    until = alert.resolved_at if is_over(alert) and alert.resolved_at is not None else at
+    return f"for {format_duration(max(0.0, until - alert.began_at))}{', resolved' if is_over(alert) else ''}"
 
 
 def value_text(rule: Rule | None, value: float | None) -> str | None:

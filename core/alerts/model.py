@@ -166,3 +166,9 @@ class Message:
     job_names: tuple[str, ...] = ()  # in the order of `job_ids`
     value: float | None = None  # of the first alert
     level: float | None = None
+    alerts: tuple[int, ...] = ()  # their ids in the store of `host`
+
+    @property
+    def alert(self) -> str:
+        """A name of the first alert that is the same when it fires, is told again and is resolved."""
+        return f"{self.host}-{self.rule}-{self.alerts[0] if self.alerts else self.key}"

@@ -45,6 +45,7 @@ def compose_stored(
         host,
         at,
         is_armed,
+        outgoing.created_at,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from jobtop.core.alerts.model import RuleKind, Severity, State
+from jobtop.core.alerts.model import MOMENTARY, RuleKind, Severity, State
 from jobtop.core.alerts.rule_fields import is_job_action
 from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.alerts.marks import MarkKind, Marks
@@ -40,7 +40,7 @@ class Dispatch:
             if rule is None or alert.state is State.PENDING or marks.is_muted(rule.name, alert.job_id, now):
                 continue
             if alert.state is State.RESOLVED:
-                if rule.kind is not RuleKind.EVENT:
+                if rule.kind is not RuleKind.EVENT and not alert.detail.get(MOMENTARY):
                     plan.tell_of_end(alert)
             elif not stored.was_open_since(alert, now - rule.cooldown_seconds):
                 for word in rule.actions:

@@ -53,7 +53,8 @@ def test_a_stored_alert_reaches_the_address_of_a_short_form(
         _, _, content = web.requests[0]
     assert content["key"] == "key"
     assert content["text"] == "memory 92.0 % of its limit"
-    assert content["command"].endswith("--memory 12G")
+    assert content["command"] == f"jobtop show {job.id[:8]}"
+    assert content["alert"] == f"{content['host']}-full-{alert.id}"
     assert ["level", "90.0 %"] in content["table"]
     assert content["job_ids"] == [job.id]
     for file in Path(paths.names.root).iterdir():

@@ -72,10 +72,11 @@ def message(
     jobs: tuple[Job, ...] = (JOB,),
     state: State = State.FIRING,
     is_armed: bool = False,
+    created_at: float | None = None,
 ) -> Message:
     severity = Severity.WARNING
     by_id: dict[str, Job] = {job.id: job for job in jobs}
-    return compose("key", "nearly full", rule, severity, state, alerts, by_id, "atlas", AT, is_armed)
+    return compose("key", "nearly full", rule, severity, state, alerts, by_id, "atlas", AT, is_armed, created_at)
 
 
 def test_a_message_about_one_job_has_a_table_a_command_and_a_place_to_look() -> None:
@@ -115,6 +116,52 @@ def test_a_reminder_and_an_end_say_so() -> None:
     assert over.text == "over after 1m00s: memory 92.0 % of its limit"
     assert over.command is None
     assert over.consequence is None
+
+
+def test_a_late_message_says_only_what_is_still_true() -> None:
+    fired = AT - 551
+    late = message([alert(fired_at=fired, began_at=fired)], created_at=fired)
+    assert late.title == "train (3f8a21b2): nearly full"
+    ended = alert(fired_at=fired, state=State.RESOLVED, resolved_at=AT - 60)
+    over = message([ended], created_at=fired)
+    assert over.title == f"train (3f8a21b2): nearly full, over since {local(AT - 60)}"
+    assert over.text == f"fired at {local(fired)}, over since {local(AT - 60)}: memory 92.0 % of its limit"
+    assert over.command == "jobtop show 3f8a21b2"
+    both = message([ended, alert(fired_at=AT - 400)], created_at=AT)
+    assert both.title.endswith(", still firing after 6m40s")
+    assert "1 of them resolved" in both.text
+
+
+def test_what_happened_at_one_moment_is_never_resolved() -> None:
+    rule = replace(FULL, kind=RuleKind.EVENT, expression=None, above=None, events=("failed",), remedy="look at it")
+    job = replace(JOB, status=Status.FAILED)
+    values = {"state": State.RESOLVED, "began_at": AT - 551, "fired_at": AT - 551, "resolved_at": AT - 551}
+    failed = alert(job, value=None, text="exit code 3", detail={"event": "failed", "momentary": True}, **values)
+    for alerts in ([failed], [failed] * 3):
+        told = message(alerts, rule, (job,), created_at=AT - 551)
+        assert told.title.endswith(": nearly full")
+        assert not any(word in str(to_json(told)) for word in ("resolved", "over", "still", "since"))
+        assert local(AT - 551) in body_text(told)
+    assert message([failed], rule, (job,)).consequence == "Look at it."
+
+
+def test_only_rules_of_jobtop_about_the_limit_propose_to_start_again_with_more_memory() -> None:
+    theirs = replace(FULL, origin="/home/ada/jobtop.toml", expression=parse("mem.used", Scope.JOB))
+    used = alert(detail={"values": {"mem.used": 2.0**28}})
+    assert message([used], theirs).command == "jobtop show 3f8a21b2"
+    assert message([used] * 2, theirs).command == "jobtop show 3f8a21b2"
+    other = replace(JOB, id=numbered_id(5 << 96))
+    assert message([used, alert(other)], theirs, (JOB, other)).command is None
+    ended = replace(JOB, status=Status.SUCCESS)
+    assert message([used], theirs, (ended,)).command == "jobtop logs 3f8a21b2 --tail 50"
+    assert "--memory" in (message([used]).command or "")
+
+
+def test_an_alert_has_one_name_from_its_start_to_its_end() -> None:
+    ended = alert(id=7, state=State.RESOLVED, resolved_at=AT)
+    names = {message([alert(id=7)]).alert, message([ended], state=State.RESOLVED).alert}
+    assert names == {"atlas-nearly full-7"}
+    assert to_json(message([alert(id=7), alert(id=9)]))["alerts"] == [7, 9]
 
 
 def test_a_forecast_has_its_deadline() -> None:

@@ -43,6 +43,7 @@ def environment(message: Message) -> dict[str, str]:
     """The values of a message as environment variables; a value that is not known is empty."""
     values = {
         "KEY": message.key,
+        "ALERT": message.alert,
         "RULE": message.rule,
         "SEVERITY": str(message.severity),
         "STATE": str(message.state),
