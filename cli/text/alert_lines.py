@@ -140,6 +140,15 @@ def by_alert(messages: Iterable[Outgoing]) -> dict[int, list[Outgoing]]:
     return found
 
 
+def held_lines(held: Sequence[tuple[Outgoing, str]]) -> Iterator[str]:
+    """A line for each action with messages that are not even tried, and why."""
+    groups: dict[tuple[str, str], list[Outgoing]] = {}
+    for message, why in held:
+        groups.setdefault((message.action, why), []).append(message)
+    for (action, why), several in groups.items():
+        yield f'{number_of(len(several), "message")} for "{printable(action)}" {_verb(several)}{why}'
+
+
 def undelivered_lines(messages: Sequence[Outgoing], now: float) -> Iterator[str]:
     """A line for each action with messages that failed or were given up."""
     by_action: dict[str, list[Outgoing]] = {}

@@ -65,15 +65,23 @@ class Messages:
 
     def _action(self, name: str, origin: str) -> Action | None:
         """The action of a message; one of a project is read from its file, if that is trusted."""
-        action = self._book().action(name)
-        if action is not None and action.origin == origin:
-            return action
-        directory, file = os.path.split(origin)
-        if file != PROJECT_CONFIG or not directory:
-            return action
-        if directory not in self._projects:
-            self._projects[directory] = project_actions(directory)
-        return self._projects[directory].get(name)
+        return action_of(self._book(), name, origin, self._projects)
+
+
+def action_of(book: Book, name: str, origin: str, projects: dict[str, Mapping[str, Action]]) -> Action | None:
+    """The action of a message, by its name and its file; None if it is not configured any more.
+
+    The actions of a project are read from its file, and kept in `projects` by its directory.
+    """
+    action = book.action(name)
+    if action is not None and action.origin == origin:
+        return action
+    directory, file = os.path.split(origin)
+    if file != PROJECT_CONFIG or not directory:
+        return action
+    if directory not in projects:
+        projects[directory] = project_actions(directory)
+    return projects[directory].get(name)
 
 
 def book_of(config: Config) -> Callable[[], Book]:

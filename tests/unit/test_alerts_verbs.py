@@ -99,8 +99,30 @@ def test_the_record_of_an_alert_has_its_owner_its_values_and_its_messages(databa
     assert call("alerts", "--rule", "x", "--format", "csv").stdout.splitlines()[0].split(",") == list(found)
 
 
-def test_messages_that_could_not_be_sent_and_mutes_are_named_last(database: Database, job: Job) -> None:
+def configure(text: str) -> None:
+    config = Path.home() / ".config/jobtop/config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(text)
+
+
+def test_messages_that_wait_without_a_try_say_what_for(home: Path, database: Database) -> None:
+    minutes = [time.strftime("%H:%M", time.localtime(NOW + seconds)) for seconds in (-3600, 3600)]
+    action = '[[action]]\nname = "team"\ntype = "slack"\nurl = "https://example.org"\n'
+    configure(f'{action}[alerts]\nactions = ["team"]\nquiet_hours = "{"-".join(minutes)}"\n')
+    outbox = Outbox(database)
+    for key, name, severity in (("a", "team", "warning"), ("b", "team", "info"), ("c", "team", "critical")):
+        outbox.add(key, "r", name, "x", State.FIRING, Severity(severity), NOW, NOW, [1])
+    outbox.add("d", "r", "t", "x", State.FIRING, Severity.CRITICAL, NOW, NOW, [1])
+    quiet, gone = call("alerts").stdout.splitlines()[1:]
+    assert quiet == f'2 messages for "team" wait for the end of the quiet hours ({minutes[1]})'
+    assert gone == '1 message for "t" waits: this action is not configured any more; given up after 1d00h'
+
+
+def test_messages_that_could_not_be_sent_and_mutes_are_named_last(home: Path, database: Database, job: Job) -> None:
     fire(database, job.id, job)
+    configure(
+        '[[action]]\nname = "slack"\ntype = "slack"\nurl = "https://example.org"\n[alerts]\nactions = ["slack", "log"]'
+    )
     outbox = Outbox(database)
     for key, action in (("a", "slack"), ("b", "slack"), ("c", "mail"), ("d", "log")):
         outbox.add(key, "r", action, "x", State.FIRING, Severity.WARNING, NOW, NOW, [1])

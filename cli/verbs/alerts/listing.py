@@ -1,6 +1,7 @@
 """`jobtop alerts list`: alerts that are active, and those of the last day."""
 
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +15,7 @@ from jobtop.cli.text.alert_lines import (
     alert_json,
     alert_row,
     by_alert,
+    held_lines,
     mute_text,
     now_text,
     undelivered_lines,
@@ -22,11 +24,13 @@ from jobtop.cli.text.tables import TableColumn, format_options, print_records, t
 from jobtop.cli.values import Count, PastMoment
 from jobtop.cli.verbs.alerts.arm import deed_text, deeds_of, quoted
 from jobtop.cli.verbs.alerts.choices import complete_rule
-from jobtop.core.alerts.model import Severity, State
+from jobtop.core.alerts.model import Action, Severity, State
 from jobtop.core.alerts.rule_set import load_rule_set
 from jobtop.core.errors import StoreError
 from jobtop.core.procfs import boot_id
-from jobtop.core.units import number_of, printable
+from jobtop.core.units import format_duration, number_of, printable
+from jobtop.lifecycle.alerts.book import Book
+from jobtop.lifecycle.alerts.messages import action_of
 from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
 from jobtop.store.alerts.marks import MarkKind, Marks
 from jobtop.store.alerts.outbox import Outbox, Outgoing
@@ -154,11 +158,32 @@ def foot_lines(app: App, now: float) -> list[str]:
         given_up = [one for one in outbox.listing(now - RECENT_SECONDS) if one.given_up_at is not None]
         marks = Marks(jobs.database)
         muted = [mark for kind in MUTES for mark in marks.all(kind, now)]
-        lines = [*undelivered_lines([*unsent, *given_up], now)]
+        reasons = [*zip(unsent, map(holding(app, jobs, now), unsent), strict=True)] if unsent else []
+        tried = [one for one, reason in reasons if reason is None]
+        lines = [*held_lines([(one, reason) for one, reason in reasons if reason is not None])]
+        lines += undelivered_lines([*tried, *given_up], now)
         lines += [f"muted: {mute_text(mark, jobs)} {now_text(mark.until)}" for mark in muted]
         return lines + [armed_text(app, jobs, mark.name) for mark in marks.all(MarkKind.ARMED, now)]
 
     return [line for _, lines in app.fleet.each(read) for line in lines]
+
+
+def holding(app: App, jobs: Jobs, now: float) -> Callable[[Outgoing], str | None]:
+    """Return a function that says why a message of this host is not tried now; None if it is, or was just made."""
+    if jobs.database.path != app.paths.store:
+        return lambda _: None
+    book, projects = Book(app.config), dict[str, Mapping[str, Action]]()
+
+    def why(message: Outgoing) -> str | None:
+        times = book.times
+        if action_of(book, message.action, message.origin, projects) is None:
+            return f": this action is not configured any more; given up after {format_duration(times.give_up_seconds)}"
+        if times.quiet is not None and times.is_quiet(now) and message.severity is not Severity.CRITICAL:
+            hour, minute = divmod(times.quiet[1], 60)
+            return f" for the end of the quiet hours ({hour:02}:{minute:02})"
+        return None
+
+    return why
 
 
 def armed_text(app: App, jobs: Jobs, name: str) -> str:
