@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 from endpoints import web_endpoint
 
-from jobtop.core.alerts.model import State, Transition
+from jobtop.core.alerts.model import MOMENTARY, State, Transition
 from jobtop.core.alerts.rule_set import load_rule_set
 from jobtop.core.config import load
 from jobtop.core.model import Limits, Status
 from jobtop.core.paths import StatePaths
 from jobtop.lifecycle.alerts.book import Book
+from jobtop.lifecycle.alerts.composing import compose_stored
+from jobtop.lifecycle.alerts.dispatch import Dispatch
 from jobtop.lifecycle.alerts.messages import Messages
 from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.alerts.outbox import Outbox
@@ -59,3 +61,23 @@ def test_a_stored_alert_reaches_the_address_of_a_short_form(
     assert content["job_ids"] == [job.id]
     for file in Path(paths.names.root).iterdir():
         assert not file.is_file() or SECRET.encode() not in file.read_bytes()
+
+
+def test_a_deviation_that_is_known_at_the_end_is_told_once(database: Database, tmp_path: Path) -> None:
+    user = tmp_path / "xdg/jobtop"
+    user.mkdir(parents=True)
+    (user / "config.toml").write_text(
+        '[[alert]]\nname = "slow"\nkind = "deviation"\nmetric = "duration_seconds"\nfactor = 1.3\nactions = ["log"]\n'
+    )
+    config = load((), {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "xdg")}, str(tmp_path))
+    book, job, now = Book(config), Jobs(database).insert(made_job(status=Status.SUCCESS)), time.time()
+    rule = book.rule("slow")
+    assert rule is not None
+    for state in (State.FIRING, State.RESOLVED):
+        change = Transition(rule, job.id, state, now, now, 2.0, "twice as long", detail={MOMENTARY: True})
+        Dispatch(lambda: book).tell_of(database, AlertStore(database).apply([change], lambda _: job.seq or 0), now)
+    (row,) = Outbox(database).listing()
+    assert row.state is State.FIRING
+    message = compose_stored(database, row, book.rule, "atlas", now)
+    assert message is not None
+    assert "resolved" not in str(message)

@@ -43,7 +43,7 @@ def job(database: Database) -> Job:
 def test_active_alerts_come_before_recent_ones(database: Database, job: Job) -> None:
     past = fire(database, job.id, job, rule="old", resolved=30)
     fire(database, None, rule="ancient", at=NOW - 9e5, resolved=1)
-    critical = fire(database, Device("gpu", "0"), rule="gpu hot", severity=Severity.CRITICAL, at=NOW - 4000)
+    critical = fire(database, Device("gpu", "0"), rule="gpu hot", severity=Severity.CRITICAL, at=time.time() - 3970)
     answer = call("alerts")
     assert answer.returncode == 0
     title, first, second = answer.stdout.splitlines()
