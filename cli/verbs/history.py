@@ -23,6 +23,7 @@ from jobtop.core.errors import UsageError, did_you_mean
 from jobtop.core.model import Status
 from jobtop.core.query.conditions import HasAlert, IsOneOf
 from jobtop.core.query.filter import LANGUAGE
+from jobtop.core.units import printable
 from jobtop.store.jobs import Query
 from jobtop.store.ordering import shown_keys, sort_key
 
@@ -157,4 +158,5 @@ def rule_hint(app: App, query: Query) -> str:
     from jobtop.core.alerts.rule_set import load_rule_set
 
     rules = [rule.name for rule in load_rule_set(app.config).rules]
-    return "".join(did_you_mean(word, rules) for word in words if word not in rules)
+    hints = {word: did_you_mean(word, rules) for word in words if word not in rules}
+    return "".join(f' No rule is named "{printable(word)}"{hint}.' for word, hint in hints.items() if hint)

@@ -69,7 +69,7 @@ def test_every_rule_is_listed_with_its_state(listed: tuple[dict[str, Any], str, 
     assert all(name in table for name in rows)
     assert "broken" in errors
     assert errors.count("; ignored") == 2, "each problem has its line"
-    assert "wrong: alert.broken.metric: unknown" in table
+    assert "wrong: metric: unknown" in table
 
 
 def test_no_address_of_an_action_is_shown(listed: tuple[dict[str, Any], str, str]) -> None:

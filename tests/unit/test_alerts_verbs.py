@@ -291,7 +291,7 @@ def test_the_history_finds_jobs_by_their_alerts(database: Database) -> None:
     assert names("alert:resolved", "name:f*") == names("alert:nearly*") == ["full"]
     assert names("alert:pending") == ["begun"]
     assert names("!alert:any") == ["begun", "calm"]
-    assert '(did you mean "job-failed"?)' in call("history", "alert:job-faild").stdout
+    assert 'No rule is named "job-faild" (did you mean "job-failed"?).' in call("history", "alert:job-faild").stdout
     assert "did you mean" not in call("history", "alert:job-failed").stdout
     assert names("alert=later") == names("alert:nothing") == []
     assert json.loads(call("stats", "alert:any", "--json").stdout)["total_jobs"] == 2

@@ -16,7 +16,7 @@ from jobtop.core.errors import StoreError
 from jobtop.core.metrics import Scope
 from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.text.rule_text import condition_text
-from jobtop.core.units import ABSENT, format_duration, number_of
+from jobtop.core.units import ABSENT, format_duration, number_of, printable
 from jobtop.store.alerts.marks import MarkKind, Marks
 
 ACTIVE, OFF, INACTIVE, WRONG = "active", "off", "inactive", "wrong"
@@ -143,7 +143,8 @@ def state_of(
 
 def rule_row(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a rule as a row of the table."""
-    reason = (record["reason"] or "").replace(f"{record['origin']}: ", "")  # the column FROM has the file
+    reason = (record["reason"] or "").replace(f"{record['origin']}: ", "")  # the columns FROM and RULE have these
+    reason = reason.replace(f"alert.{printable(record['name'])}.", "")
     because = f": {reason}" if reason else ""
     armed = ", armed" if record["armed"] else ""
     steps = [f"{step['do']} after {format_duration(step['after_seconds'])}" for step in record["steps"]]
