@@ -23,7 +23,7 @@ from jobtop.core.model import Job, Sample, Status
 JOBS, FEWER_JOBS = 1000, 250
 RULES, FEWER_RULES = 20, 5
 MOST_OF_A_TICK = 0.5
-MOST_GROWTH = 6.0  # for four times as many: the samples of fewer jobs fit into the caches of the CPU
+MOST_GROWTH = 5.0  # for four times as many
 NEVER, ALWAYS = 1e30, -1.0  # levels
 METRICS = ("mem.used", "cpu.percent", "rate(io.write_chars)", "proc.fds / limit.fds", "mem.used / mem.vms")
 
