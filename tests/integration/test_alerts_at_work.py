@@ -184,16 +184,22 @@ def test_a_rule_of_the_host_fires_once_with_two_engines(jobtop: Jobtop) -> None:
         assert alert["state"] == "firing"
 
 
-@pytest.mark.parametrize("is_armed", [True, False])
-def test_a_rule_with_steps_stops_a_job_only_when_it_is_armed(jobtop: Jobtop, is_armed: bool) -> None:
-    configure(jobtop, WORKS.format(severity="warning") + 'steps = [{after = "0s"}, {after = "1s", do = "stop"}]\n')
-    if is_armed:
-        done = jobtop("alerts", "arm", "works")
-        assert done.returncode == 0, done.stderr
-    done = jobtop("run", "--quiet", "--interval", "0.2", "--name", "it", "--", *busy(16), timeout=60)
-    record = show(jobtop, "it")
-    if is_armed:
-        assert record["status"] == "cancelled"
-        assert "alert works" in record["reason"]
-    else:
-        assert record["status"] == "success"
+STEPS = """
+[[alert]]
+name = "{0}"
+metric = "mem.used"
+above = 1
+filter = "name:{0}"
+steps = [{{after = "0s"}}, {{after = "1s", do = "stop"}}]
+"""
+
+
+def test_a_rule_with_steps_stops_a_job_only_when_it_is_armed(jobtop: Jobtop) -> None:
+    configure(jobtop, STEPS.format("armed") + STEPS.format("other"))
+    done = jobtop("alerts", "arm", "armed")
+    assert done.returncode == 0, done.stderr
+    runs = [jobtop.start("run", "--quiet", "--name", name, "--", "sleep", "13") for name in ("armed", "other")]
+    for run in runs:
+        run.communicate(timeout=60)
+    assert (show(jobtop, "armed")["status"], show(jobtop, "other")["status"]) == ("cancelled", "success")
+    assert "alert armed" in show(jobtop, "armed")["reason"]
