@@ -126,4 +126,4 @@ def leave_messages(
     if not left:
         return None
     many = number_of(left, "message")
-    return f"{many} about alerts not sent in {BATCH_SECONDS:g} s; the next agent tries again (see: jobtop alerts)"
+    return f"{many} about alerts could not be sent; the next agent tries again (see: jobtop alerts)"

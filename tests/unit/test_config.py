@@ -383,7 +383,7 @@ def test_alerts_are_kept_with_their_kinds_and_the_stronger_layer_wins(machine: M
             "[[alert]]\nname = 'x'\nmetric = 'gpu.utl'",
             'alert.x.metric: …"gpu.utl"…"gpu.util"',
         ),
-        ("[[alert]]\nname = 'x'\nmetric = 'load.1'\nabove = 1", 'alert.x.metric: "load.1" …host…job'),
+        ("[[alert]]\nname = 'x'\nmetric = 'load.1'\nabove = 1", 'alert.x.metric: "load.1" …job…host'),
         ("[[alert]]\nname = 1\nmetric = 'temp'", "alert[1].name: 1 …text"),
         ("keys = 1", "keys: 1 …[keys]"),
         ("[keys]\nquit = 1", "keys.quit: 1 …list"),
