@@ -195,7 +195,8 @@ def test_after_a_reboot_a_job_is_lost_with_what_is_known_of_it_and_tried_again(j
     assert "supervisor died" in lost.reason
     assert (lost.exit_code, lost.signal) == (None, None)
     assert (lost.usage.memory_peak_bytes or 0) > 16 * MIB
-    os.kill(shim.pid, signal.SIGTERM)
+    wait_for(lambda: (queued := line.now(job).queue) is not None and queued.retried_by, DEADLINE)
+    os.kill(shim.pid, signal.SIGTERM)  # only now: what its shim leaves would be its end
     wait_for(lambda: len(load.pids) == 2, DEADLINE)
     load.let_end()
     again = line.ended(line.queue.last_attempt(line.now(job)))
