@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -133,10 +134,10 @@ def test_jobs_before_the_time_and_jobs_that_the_filter_leaves_out_are_not_replay
 def test_nothing_is_written(home: Path) -> None:
     kept_sampled(home, ended_job(300), busy_from(100, 160, 300))
     call("history")
-    with sqlite3.connect(StatePaths(home, HERE).store) as connection:
+    with closing(sqlite3.connect(StatePaths(home, HERE).store)) as connection:
         before = list(connection.iterdump())
     assert len(firings("busy")) == 1
-    with sqlite3.connect(StatePaths(home, HERE).store) as connection:
+    with closing(sqlite3.connect(StatePaths(home, HERE).store)) as connection:
         assert list(connection.iterdump()) == before
 
 
