@@ -12,7 +12,7 @@ from benchmarks.report import BenchmarkResult, MeasurementError
 from benchmarks.stopwatch import measure_in_turns, wait_for_orphans
 from benchmarks.ticks import ALL, FEW, Watcher, agent_garbage_collection, describe
 from jobtop.core.alerts.evaluator import LOOK_SECONDS, Evaluator
-from jobtop.core.alerts.expression import parse
+from jobtop.core.alerts.expressions.expression import parse
 from jobtop.core.alerts.model import BUILT_IN, Rule, RuleKind, Severity
 from jobtop.core.alerts.rule_files import RuleFiles
 from jobtop.core.config import load

@@ -31,7 +31,7 @@ from jobtop.core.config import (
     texts,
 )
 from jobtop.core.errors import BadValue, ConfigError, did_you_mean
-from jobtop.core.paths import state_dir
+from jobtop.core.paths import config_files, state_dir
 from jobtop.core.plain_files import UnsafeFile, read_plain
 from jobtop.core.record import record, replace
 from jobtop.core.trust import is_trusted_content, trust
@@ -44,6 +44,10 @@ MAX_NAME_LENGTH = 60
 # And `[[alert]]` without actions and without steps that act on the job.
 UNTRUSTED_KEYS = ("run.ui", *(key for key in BY_KEY if key.startswith("cost.")))
 REMEDY = "jobtop config trust"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.core.alerts.rule_set import RuleChange
 
 Tables = Mapping[str, object]
 
@@ -91,24 +95,38 @@ def _of_project(settings: FileSettings, path: Path) -> FileSettings:
     return replace(settings, alerts=alerts)
 
 
-def trust_project(path: Path, environ: Mapping[str, str]) -> None:
-    """Trust a project's file as it is now; ConfigError if anything in it is wrong."""
+def trust_project(path: Path, environ: Mapping[str, str], root: str = "/") -> tuple[RuleChange, ...]:
+    """Trust a project's file as it is now; return the rules of weaker files and of jobtop that it changes.
 
-    from jobtop.core.alerts.rule_set import table_problems
+    ConfigError if anything in it is wrong. `root` is where `etc` is.
+    """
+    from jobtop.core.alerts.rule_set import rule_changes, table_problems
+
+    weaker = _weaker_alerts(path, environ, root)
+    changes: list[RuleChange] = []
 
     def check(content: bytes) -> None:
         problems: list[str] = []
         found = _settings_of(Document(path, parse_toml(path, content)), problems)
         for entry in found.entries:
             parse_entry(entry, environ)
-        problems += table_problems(found.alerts, found.actions)
+        problems += table_problems(found.alerts, found.actions, weaker)
         if problems:
             raise ConfigError(problems[0])
+        changes.extend(rule_changes(found.alerts, weaker))
 
     try:
         trust(path, Path(state_dir(environ)), MAX_FILE_BYTES, check)
     except UnsafeFile as unsafe:
         raise ConfigError(f"{path}: {unsafe}") from unsafe
+    return tuple(changes)
+
+
+def _weaker_alerts(path: Path, environ: Mapping[str, str], root: str) -> list[Alert]:
+    """Return the alerts of the files that a project's file is stronger than, the weakest first."""
+    _, *names = config_files(environ, str(path.parent), root)
+    documents = (_trusted_document(Path(name), name == names[-1], []) for name in reversed(names))
+    return [alert for document in documents if document is not None for alert in _settings_of(document).alerts]
 
 
 def _trusted_document(path: Path, is_of_system: bool, notices: list[str]) -> Document | None:

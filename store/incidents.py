@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from jobtop.core.alerts.model import State
     from jobtop.store.database import Database
 
-    # A job, then is_acknowledged, alert_id, state, rule and resolved_at of an incident.
-    Known = tuple[str, bool, int | None, State | None, str | None, float | None]
+    # A job, then is_acknowledged, alert_id, state, rule, resolved_at and is_moment of an incident.
+    Known = tuple[str, bool, int | None, State | None, str | None, float | None, bool]
 
 OWNED_EVENTS_SINCE_VERSION = 7  # of the schema: an event may belong to a host or a device
 GPU_LOST = "gpu_lost"
@@ -72,6 +72,7 @@ class Incident:
     state: State | None = None
     rule: str | None = None
     resolved_at: float | None = None
+    is_moment: bool = False  # it has no length, such as a failure or an alert about the end of a job
 
 
 def read_incidents(database: Database, since: float) -> list[Incident]:
@@ -122,14 +123,15 @@ def _read_failures(
 
 def _failure(row: sqlite3.Row) -> Incident:
     words = row["reason"] or _exit_words(row)
-    return _incident(row, row["id"], row["at"], words, None, (row["id"], bool(row["is_seen"]), None, None, None, None))
+    known = row["id"], bool(row["is_seen"]), None, None, None, None, True
+    return _incident(row, row["id"], row["at"], words, None, known)
 
 
 def _stored_alert(row: sqlite3.Row) -> Incident:
     """An alert of the table of alerts."""
     alert = alert_from_row(row)
     at = alert.began_at if alert.fired_at is None else alert.fired_at
-    known = alert.acknowledged_at is not None, alert.id, alert.state, alert.rule, alert.resolved_at
+    known = alert.acknowledged_at is not None, alert.id, alert.state, alert.rule, alert.resolved_at, alert.is_moment
     if alert.job_id is not None:
         key = f"{alert.job_id}/a{alert.id}"
         return _incident(row, key, at, alert.text, alert.severity, (alert.job_id, *known))
@@ -221,7 +223,7 @@ def _incident(
         raise RowDamaged(
             f"job {quote_value(row['id'])}: {quote_value(at)} is not a time, or its name or duration is wrong"
         )
-    job_id, *others = known or (row["id"], False, None, None, None, None)
+    job_id, *others = known or (row["id"], False, None, None, None, None, False)
     return Incident(
         key,
         at,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from jobtop.core.alerts.evaluator import Evaluator
-from jobtop.core.alerts.expression import parse
+from jobtop.core.alerts.expressions.expression import parse
 from jobtop.core.alerts.model import BUILT_IN, Rule, RuleKind, Severity, State, Transition
 from jobtop.core.job_id import JobId
 from jobtop.core.metrics import JOB_COLUMNS, Scope

@@ -13,7 +13,10 @@ from typing import Any
 
 @dataclass
 class WebEndpoint:
-    """What an HTTP server has got, and what it answers: a status, `hang`, or `drip` (a byte at a time, for ever)."""
+    """What an HTTP server has got, and what it answers: a status, `hang`, or `drip` (a byte at a time, for ever).
+
+    If it is `slow`, it accepts a message at once, and answers when it is released.
+    """
 
     behaviour: int | str = 200
     headers: dict[str, str] = field(default_factory=dict)  # of its answers
@@ -49,9 +52,11 @@ def web_endpoint(port: int = 0, context: ssl.SSLContext | None = None) -> Iterat
                 while not endpoint.released.wait(0.02):
                     self.wfile.write(b"X")
                 return
-            status = int(behaviour)
+            status = 200 if behaviour == "slow" else int(behaviour)
             if status == 200:
                 endpoint.requests.append((self.path, dict(self.headers), json.loads(content)))
+            if behaviour == "slow":
+                endpoint.released.wait(30)
             self.send_response(status)
             for name, value in endpoint.headers.items():
                 self.send_header(name, value)

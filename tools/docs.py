@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from jobtop.cli.main import VERBS, jobtop
-from jobtop.core.alerts.extra_keys import EXTRA_KEYS
+from jobtop.core.alerts.expressions.extra_keys import EXTRA_KEYS
 from jobtop.core.alerts.rule_set import default_rules as built_in_rules
 from jobtop.core.config import MEASUREMENTS, SETTINGS, Setting
 from jobtop.core.metrics import Metric, Scope, metrics_of

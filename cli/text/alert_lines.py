@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jobtop.cli.text.tables import TableColumn
-from jobtop.core.alerts.model import MOMENTARY, RuleKind, Severity, State
+from jobtop.core.alerts.model import Severity, State
 from jobtop.core.clock import iso, local
 from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.units import ABSENT, format_duration, number_of, printable
@@ -26,7 +26,6 @@ COLUMNS = (
     TableColumn("WHAT", widest=120),
 )
 MOMENTS = ("began_at", "fired_at", "resolved_at", "acknowledged_at")
-HAPPENED = "happened"
 SENDING = ("waiting", "sent", "given_up")
 
 
@@ -45,36 +44,35 @@ def seconds_of(alert: StoredAlert, now: float) -> float:
     return max(0.0, (now if alert.resolved_at is None else alert.resolved_at) - begin)
 
 
-def is_moment(alert: StoredAlert) -> bool:
-    """Whether an alert is about one moment, such as a failed job: nobody has resolved it, and it did not last."""
-    is_instant = alert.kind is RuleKind.EVENT and alert.fired_at == alert.resolved_at
-    return alert.state is State.RESOLVED and (is_instant or bool(alert.detail.get(MOMENTARY)))
-
-
-def state_text(alert: StoredAlert) -> str:
-    """The state as tables show it."""
-    return HAPPENED if is_moment(alert) else str(alert.state)
-
-
 def lasting_text(alert: StoredAlert, now: float) -> str:
     """How long an alert has lasted; a moment has no length."""
-    return ABSENT if is_moment(alert) else format_duration(seconds_of(alert, now))
+    return ABSENT if alert.is_moment else format_duration(seconds_of(alert, now))
 
 
 def what_text(alert: StoredAlert) -> str:
     """What an alert says, that it flaps, and who acknowledged it."""
     parts = [alert.text, "(flapping)" if alert.is_flapping else ""]
     if alert.acknowledged_at is not None:
+        by = f" by {alert.acknowledged_by}" if alert.acknowledged_by else ""
         note = f": {alert.note}" if alert.note else ""
-        parts.append(f"(acknowledged by {alert.acknowledged_by or 'somebody'}{note})")
+        parts.append(f"(acknowledged{by}{note})")
     return " ".join(filter(None, parts))
 
 
-def alert_row(alert: StoredAlert, now: float) -> tuple[str, ...]:
+def state_text(alert: StoredAlert, now: float, not_measured_since: float | None) -> str:
+    """The state, and since when nothing has measured whether it still holds: `firing, not measured since 12:04`."""
+    if not_measured_since is None:
+        return alert.state_word
+    moment = local(not_measured_since)[:-3]  # to the minute
+    is_today = moment[:10] == local(now)[:10]
+    return f"{alert.state_word}, not measured since {moment[11:] if is_today else moment}"
+
+
+def alert_row(alert: StoredAlert, now: float, not_measured_since: float | None = None) -> tuple[str, ...]:
     """The cells of COLUMNS."""
     return (
         str(alert.id),
-        state_text(alert),
+        state_text(alert, now, not_measured_since),
         f"{GLYPHS[alert.severity]} {alert.severity}",
         alert.rule,
         local(alert.began_at if alert.fired_at is None else alert.fired_at),
@@ -84,7 +82,9 @@ def alert_row(alert: StoredAlert, now: float) -> tuple[str, ...]:
     )
 
 
-def alert_json(alert: StoredAlert, messages: Iterable[Outgoing] = ()) -> dict[str, Any]:
+def alert_json(
+    alert: StoredAlert, messages: Iterable[Outgoing] = (), not_measured_since: float | None = None
+) -> dict[str, Any]:
     """An alert as a record for programs."""
     device = None if alert.device is None else {"kind": alert.device.kind, "name": alert.device.name}
     return {
@@ -108,6 +108,7 @@ def alert_json(alert: StoredAlert, messages: Iterable[Outgoing] = ()) -> dict[st
         "detail": alert.detail,
         "is_flapping": alert.is_flapping,
         "messages": [message_json(message) for message in messages],
+        "not_measured_since": iso(not_measured_since),
     }
 
 
@@ -186,6 +187,7 @@ NO_ALERT: Mapping[str, Any] = dict.fromkeys(
     (
         *("schema_version", "id", "rule", "kind", "severity", "state", "job_id", "job_name", "host", "device"),
         *(*MOMENTS, "acknowledged_by", "note", "value", "worst", "level", "text", "detail", "is_flapping", "messages"),
+        "not_measured_since",
     )
 )
 

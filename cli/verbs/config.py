@@ -10,6 +10,8 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
+from jobtop.core.alerts.model import BUILT_IN
+from jobtop.core.alerts.rule_set import RuleChange
 from jobtop.core.config import Config, shown_action
 from jobtop.core.config_files import trust_project
 from jobtop.core.errors import BadValue
@@ -83,6 +85,15 @@ def trust_file(app: App, path: str | None) -> int:
     file = Path(path or PROJECT_CONFIG).absolute()
     if not os.path.lexists(file):
         raise BadValue(f"{file}: there is no such file to trust")
-    trust_project(file, app.environ)
+    changes = trust_project(file, app.environ)
     print(f"{file} is trusted until it changes")
+    for change in changes:
+        print(f"  {change_text(change)}")
     return 0
+
+
+def change_text(change: RuleChange) -> str:
+    """Return one line about a rule that a project changes; values may be secrets and are not shown."""
+    of = "that comes with jobtop" if change.origin == BUILT_IN else f"of {change.origin}"
+    fields = ", ".join(map(printable, change.fields))
+    return f'it changes the rule "{printable(change.name)}" {of}: {fields or "nothing"}'

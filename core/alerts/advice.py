@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobtop.core.alerts.defaults import DEFAULT_NAMES
-from jobtop.core.alerts.expression import format_value
+from jobtop.core.alerts.expressions.expression import format_value
 from jobtop.core.alerts.model import BUILT_IN, RuleKind, Severity, State
 from jobtop.core.analysis.advice import MEMORY_FACTOR, TIME_FACTOR, size_text
 from jobtop.core.clock import local

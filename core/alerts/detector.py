@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     class Detector(Protocol):
         """Judges the owners of one rule. `join` may come again for a job that it knows: the record has changed.
 
-        With `is_fed`, it gets every value of the rule's expression as it is sampled. `look` returns a finding for
+        With `is_fed`, it gets every value of the rule's expression as it is sampled. With `looks_early`, an alert of
+        it that may fire before the next look is looked at when its time is over. `look` returns a finding for
         each owner that it can judge, also while nothing is wrong: an earlier engine may have opened an alert. It gets
         no reading of an owner that does not concern it, such as a job without a limit.
         """
 
         is_fed: bool
+        looks_early: bool
 
         def join(self, job: Job) -> None: ...
         def leave(self, owner: Owner) -> None: ...
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
         def set_past(self, job_id: str, past: Sequence[Job]) -> None: ...
         def concerns(self, owner: Owner) -> bool: ...
         def look(self, readings: Sequence[Reading], now: float) -> Iterable[Finding]: ...
+        def look_early(self, reading: Reading, now: float) -> Finding | None: ...
         def look_back(self, job: Job, past: Sequence[Job]) -> Finding | None: ...
 
 
@@ -47,7 +50,8 @@ class Reading:
     """The newest values of an owner. `value` is that of the rule's expression, `limit` that of its limit.
 
     `moment` is when they were read: seconds since the start of the job, or since boot. `age_seconds` is how long ago
-    that was, without the time that the machine was suspended. `get` returns the value of any key of the owner, and
+    that was, without the time that the machine was suspended. `still_seconds` is for how long no counter of the work
+    of a job had grown then. `get` returns the value of any key of the owner, and
     `sample` has those of a job.
     """
 
@@ -58,11 +62,15 @@ class Reading:
     limit: float | None
     get: Callable[[str], Number | None]
     sample: Sample | None = None
+    still_seconds: float = 0.0
 
 
 @record
 class Finding:
-    """What a detector says of an owner: bad, good, or absent if it cannot know; and why, in one line."""
+    """What a detector says of an owner: bad, good, or absent if it cannot know; and why, in one line.
+
+    `lasted_seconds` is for how long it has been bad already, if the detector knows that.
+    """
 
     owner: Owner
     verdict: Verdict
@@ -71,12 +79,13 @@ class Finding:
     values: Mapping[str, float] = fresh(default_factory=dict)
     detail: Mapping[str, object] = fresh(default_factory=dict)
     fields: Mapping[str, str] = fresh(default_factory=dict)  # of message templates, besides those of every rule
+    lasted_seconds: float = 0.0
 
 
 class Indifferent:
     """What a detector does with calls that do not concern it: nothing."""
 
-    is_fed = False
+    is_fed = looks_early = False
 
     def join(self, job: Job) -> None:
         """A job is judged from now on."""
@@ -93,6 +102,9 @@ class Indifferent:
     def concerns(self, owner: Owner) -> bool:
         """Whether a reading of this owner is needed."""
         return True
+
+    def look_early(self, reading: Reading, now: float) -> Finding | None:
+        """Judge an owner between two looks; None if that is not possible."""
 
     def look_back(self, job: Job, past: Sequence[Job]) -> Finding | None:
         """Judge a job that has ended."""

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from jobtop.core.alerts.detector import Reading
-from jobtop.core.alerts.expression import JOB_POSITIONS
+from jobtop.core.alerts.expressions.expression import JOB_POSITIONS
+from jobtop.core.alerts.isolation import Isolation
 from jobtop.core.alerts.job_events import EventRules
-from jobtop.core.alerts.model import RuleKind
+from jobtop.core.alerts.model import RuleKind, State
 from jobtop.core.alerts.rule_watch import DROPPED, NOT_MEANT, RuleWatch, ended
 from jobtop.core.alerts.seen import Seen, longest_gap
+from jobtop.core.alerts.state_machine import TOLERANCE_SECONDS
 from jobtop.core.model import Sample
 
 TYPE_CHECKING = False
@@ -42,6 +44,9 @@ class Evaluator:
         self._seen: dict[Owner, Seen] = {}
         self._extra: dict[str, dict[str, Number | None]] = {}
         self._watches: dict[tuple[str, str | None], RuleWatch] = {}
+        self._early: list[tuple[float, RuleWatch, Owner]] = []  # the next one is the last one
+        self.isolation = Isolation()
+        self._run = self.isolation.run
         self._due: list[Transition] = []  # to be returned by the next call
         self._at = 0.0
         self._now = 0.0  # a clock that only moves forward, and not while the machine is suspended
@@ -54,15 +59,21 @@ class Evaluator:
         for rule in rules:
             if not rule.is_enabled:
                 continue
-            watch = self._watches[rule.name, rule.directory] = RuleWatch(rule, self._jobs)
+            try:
+                watch = RuleWatch(rule, self._jobs)
+            except Exception as error:  # noqa: BLE001 - a border: as in Isolation.run
+                self.isolation.note(rule, error)
+                continue
+            self._watches[rule.name, rule.directory] = watch
             earlier = before.get((rule.name, rule.directory))
             if earlier is not None and looks_at(earlier.rule) == looks_at(rule):
                 watch.inherit(earlier)
                 del before[rule.name, rule.directory]
             for job in self._jobs.values():
-                changes += self._enter(watch, job)
+                changes += self._run(watch, self._enter, watch, job)
         for watch in before.values():
-            changes += watch.close_all(self._at, DROPPED)
+            changes += self._run(watch, watch.close_all, self._at, DROPPED)
+        self._early = []
         self._sort_watches()
         return changes
 
@@ -76,7 +87,7 @@ class Evaluator:
                 self._other_levels.setdefault(str(watch.rule.scope), []).append(watch)
         self._detecting = [watch for watch in watches if watch.detector is not None]
         self._fed = [watch for watch in watches if watch.is_fed]
-        self._events = EventRules([watch for watch in watches if watch.rule.kind is RuleKind.EVENT])
+        self._events = EventRules(self.isolation, [watch for watch in watches if watch.rule.kind is RuleKind.EVENT])
 
     def _enter(self, watch: RuleWatch, job: Job) -> Iterable[Transition]:
         """Let a rule see a job if it is for it; an alert that is open though it is not for it any more ends."""
@@ -96,7 +107,7 @@ class Evaluator:
         self._jobs[job.id] = job
         self.resume(open_alerts)
         for watch in self._watches.values():
-            self._due += self._enter(watch, job)
+            self._due += self._run(watch, self._enter, watch, job)
 
     def resume(self, open_alerts: Sequence[Transition]) -> None:
         """Continue alerts that an earlier engine has opened; those of rules that are gone end with the next call."""
@@ -111,16 +122,14 @@ class Evaluator:
         """Take earlier jobs of the name of a running job, the newest first: it is compared with them while it runs."""
         for watch in self._detecting:
             if watch.detector is not None and job_id in watch.members:
-                watch.detector.set_past(job_id, past)
+                self._run(watch, watch.detector.set_past, job_id, past)
 
     def leave(self, job_id: str, at: float) -> list[Transition]:
         """Judge a job no longer: it has ended, and so have its alerts."""
         self._move_clock(at)
         changes: list[Transition] = []
         for watch in self._watches.values():
-            change = watch.leave(job_id, at)
-            if change is not None:
-                changes.append(change)
+            changes += self._run(watch, watch.leave, job_id, at)
         for known in (self._jobs, self._seen, self._extra):
             known.pop(job_id, None)
         return changes
@@ -136,17 +145,27 @@ class Evaluator:
         """Judge samples of jobs by the rules on levels, and give the values to detectors that need all of them."""
         changes = self._begin(at)
         rows, changed = self._rows(samples)
-        by_job: dict[str, list[JobRow]] | None = None
+        by_job: dict[str, list[JobRow]] = {}
         for watch in self._job_levels:
-            assert watch.tripped is not None
-            tripped = watch.tripped(rows if watch.reads_age else changed)
-            if tripped or watch.open:
-                if by_job is None:
-                    by_job = rows_by_job(rows)
-                changes += watch.see_rows(tripped, by_job, self._seen, at)
+            changes += self._run(watch, self._see_rows, watch, rows, changed, by_job, at)
         for watch in self._fed:
-            watch.feed_rows(rows)
+            changes += self._run(watch, watch.feed_rows, rows)
+        while self._early and self._early[-1][0] <= self._now + TOLERANCE_SECONDS:
+            _, watch, owner = self._early.pop()
+            changes += self._run(watch, self._look_early, watch, owner, at)
         return changes
+
+    def _see_rows(
+        self, watch: RuleWatch, rows: list[JobRow], changed: list[JobRow], by_job: dict[str, list[JobRow]], at: float
+    ) -> Iterable[Transition]:
+        """Judge samples by one rule; `by_job` is filled when the first rule needs it."""
+        assert watch.tripped is not None
+        tripped = watch.tripped(rows if watch.reads_age else changed)
+        if not tripped and not watch.open:
+            return ()
+        if not by_job:
+            by_job |= rows_by_job(rows)
+        return watch.see_rows(tripped, by_job, self._seen, at)
 
     def _rows(self, samples: Sequence[tuple[str, Sample]]) -> tuple[list[JobRow], list[JobRow]]:
         """Return the rows of all samples, and of those for which an expression may have another value than before."""
@@ -160,12 +179,19 @@ class Evaluator:
                     continue
                 seen = all_seen[key] = Seen(sample.elapsed, sample.values, now)
             else:
+                if sample.values is not seen.after:  # the values of an idle job are the same object
+                    seen.note_work(sample.elapsed, sample.values)
                 seen.update(sample.elapsed, sample.values, now)
             row = (key, seen.after, seen.before, seen.seconds, seen.moment)
             rows.append(row)
             if seen.repeats < SAME_AGAIN:
                 changed.append(row)
         return rows, changed
+
+    def repeats_itself(self, job_id: str) -> bool:
+        """Whether the newest samples of a job are all the same: no process of it has run meanwhile."""
+        seen = self._seen.get(job_id)
+        return seen is not None and seen.repeats >= SAME_AGAIN
 
     def see_extra(self, job_id: str, values: ByKey, at: float) -> list[Transition]:
         """Judge values of a job that are not in its samples, such as the space on the disk of its directory."""
@@ -176,12 +202,11 @@ class Evaluator:
         after = self._extra[job_id] = {**before, **values}
         for watch in self._fed:
             if watch.is_slow and job_id in watch.members:
-                watch.feed_values(job_id, before, after, 0.0, self._now)
+                changes += self._run(watch, watch.feed_values, job_id, before, after, 0.0, self._now)
         for watch in self._slow_levels:
             if job_id in watch.members:
-                change = watch.see_values(job_id, before, after, 0.0, self._now, LOST_SECONDS, at)
-                if change is not None:
-                    changes.append(change)
+                known = job_id, before, after, 0.0, self._now, LOST_SECONDS, at
+                changes += self._run(watch, watch.see_values, *known)
         return changes
 
     def see_host(self, before: ByKey, after: ByKey, seconds: float, at: float) -> list[Transition]:
@@ -203,14 +228,14 @@ class Evaluator:
         return self._begin(at) + self._see_values(device, device.kind, seen, at)
 
     def _see_values(self, owner: Owner, scope: str, seen: Seen, at: float) -> list[Transition]:
+        changes: list[Transition] = []
+        values = owner, seen.before, seen.after, seen.seconds, seen.moment
         for watch in self._fed:
             if watch.rule.scope == scope:
-                watch.feed_values(owner, seen.before, seen.after, seen.seconds, seen.moment)
-        changes = (
-            watch.see_values(owner, seen.before, seen.after, seen.seconds, seen.moment, seen.gap, at)
-            for watch in self._other_levels.get(scope, ())
-        )
-        return [change for change in changes if change is not None]
+                changes += self._run(watch, watch.feed_values, *values)
+        for watch in self._other_levels.get(scope, ()):
+            changes += self._run(watch, watch.see_values, *values, seen.gap, at)
+        return changes
 
     def see_event(self, owner: Owner, kind: str, detail: Mapping[str, Any], at: float) -> list[Transition]:
         """Judge an event of a job, the host or a device."""
@@ -225,27 +250,48 @@ class Evaluator:
         """Judge how a job has ended, and what it used, given earlier jobs of its name; `leave` comes after this."""
         changes = self._begin(at) + self._events.see_end(job, at)
         for watch in self._detecting:
-            finding = watch.detector.look_back(job, past) if watch.detector and watch.is_for(job) else None
-            if finding is not None and finding.owner not in watch.open:  # else it was reported while the job ran
-                changes += watch.take_once(finding, at)
+            changes += self._run(watch, look_back, watch, job, past, at)
         return changes
 
     def slow(self, at: float) -> list[Transition]:
         """Let the detectors look; called every ten seconds."""
         changes = self._begin(at)
         for watch in self._watches.values():
-            watch.forget_calm(at)
-            if watch.is_timed:
-                watch.set_time(at)
-                for job in self._jobs.values():
-                    if watch.is_for(job) != (job.id in watch.members):
-                        changes += self._enter(watch, job)
-            if watch.detector is not None:
-                findings = watch.detector.look(self._readings(watch), self._now)
-                taken = (watch.take(finding, self._now, longest_gap(LOOK_SECONDS), at) for finding in findings)
-                changes += [change for change in taken if change is not None]
+            changes += self._run(watch, self._look, watch, at)
+        self._plan_early_looks()
         changes += self._events.end_old(self._now, at)
         return changes + self._end_lost(at)
+
+    def _plan_early_looks(self) -> None:
+        """Note which alerts may fire before the next look: only these are looked at between two looks."""
+        next_look = self._now + LOOK_SECONDS
+        found = [
+            (track.since + watch.rule.for_seconds, watch, owner)
+            for watch in self._detecting
+            if watch.detector is not None and watch.detector.looks_early and not watch.is_broken
+            for owner, track in watch.open.items()
+            if track.state is State.PENDING and track.since is not None
+        ]
+        self._early = sorted((one for one in found if one[0] < next_look), key=lambda one: -one[0])
+
+    def _look_early(self, watch: RuleWatch, owner: Owner, at: float) -> Transition | None:
+        """Let a detector look at one owner whose alert may fire now."""
+        if watch.detector is None or owner not in watch.open or owner not in self._seen:
+            return None
+        finding = watch.detector.look_early(self._reading(watch, owner, self._seen[owner]), self._now)
+        return None if finding is None else watch.take(finding, self._now, longest_gap(LOOK_SECONDS), at)
+
+    def _look(self, watch: RuleWatch, at: float) -> Iterable[Transition | None]:
+        """Let the detector of a rule look; apply a filter on the age of jobs again."""
+        watch.forget_calm(at)
+        if watch.is_timed:
+            watch.set_time(at)
+            for job in self._jobs.values():
+                if watch.is_for(job) != (job.id in watch.members):
+                    yield from self._enter(watch, job)
+        if watch.detector is not None:
+            for finding in watch.detector.look(self._readings(watch), self._now):
+                yield watch.take(finding, self._now, longest_gap(LOOK_SECONDS), at)
 
     def _end_lost(self, at: float) -> list[Transition]:
         """End the alerts of the host and of devices that are not read any more, and forget them in the end."""
@@ -254,8 +300,7 @@ class Evaluator:
         for owner, seconds in others.items():
             if seconds >= LOST_SECONDS:
                 for watch in self._other_levels.get(scope_of(owner), ()):
-                    change = watch.end_absent(owner, at)
-                    changes += [] if change is None else [change]
+                    changes += self._run(watch, watch.end_absent, owner, at)
             if seconds >= FORGOTTEN_SECONDS:
                 del self._seen[owner]
                 for watch in self._detecting:
@@ -285,6 +330,7 @@ class Evaluator:
             watch.limit_of(*values),
             self._getter(owner, seen),
             Sample(seen.moment, seen.after) if isinstance(owner, str) else None,
+            seen.moment - seen.worked,
         )
 
     def _getter(self, owner: Owner, seen: Seen) -> Callable[[str], Number | None]:
@@ -309,7 +355,13 @@ class Evaluator:
         if self._at:
             self._now += min(max(0.0, at - self._at), LONGEST_STEP_SECONDS)
         # Events may be a little older than samples. Only a clock that was set goes back by more.
-        self._at = at if at < self._at - LONGEST_STEP_SECONDS else max(at, self._at)
+        self._at = self.isolation.at = at if at < self._at - LONGEST_STEP_SECONDS else max(at, self._at)
+
+
+def look_back(watch: RuleWatch, job: Job, past: Sequence[Job], at: float) -> Iterable[Transition]:
+    """Judge what a job used by one rule; a finding that was reported while the job ran is not reported again."""
+    finding = watch.detector.look_back(job, past) if watch.detector and watch.is_for(job) else None
+    return () if finding is None or finding.owner in watch.open else watch.take_once(finding, at)
 
 
 def rows_by_job(rows: Iterable[JobRow]) -> dict[str, list[JobRow]]:

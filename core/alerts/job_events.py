@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from jobtop.core.alerts.isolation import Isolation
     from jobtop.core.alerts.model import Owner, Transition
     from jobtop.core.alerts.rule_watch import RuleWatch
     from jobtop.core.model import Job
@@ -41,23 +42,23 @@ OOM_FLAGS = ("oom_killed", "over_limit")
 class EventRules:
     """The rules of the kind `event`."""
 
-    def __init__(self, watches: Sequence[RuleWatch]) -> None:
-        self._watches = watches
+    def __init__(self, isolation: Isolation, watches: Sequence[RuleWatch]) -> None:
+        self._run, self._watches = isolation.run, watches
 
     def see(self, owner: Owner, kind: str, detail: Mapping[str, Any], now: float, at: float) -> list[Transition]:
         """Fire on an event of a running job, the host or a device; events that repeat do not fire again."""
         ended = ENDS.get(kind)
         word = WORDS.get(ended or kind, ended or kind)
-        changes: list[Transition | None] = []
+        changes: list[Transition] = []
         for watch in self._watches:
             if word not in watch.rule.events or not is_for_owner(watch, owner):
                 continue
             if ended is not None:
-                changes.append(watch.close(owner, at, event_text(kind, detail)))
+                changes += self._run(watch, watch.close, owner, at, event_text(kind, detail))
             else:
                 finding = Finding(owner, Verdict.BAD, text=event_text(kind, detail), detail={"event": kind, **detail})
-                changes.append(watch.take(finding, now, float("inf"), at))
-        return [change for change in changes if change is not None]
+                changes += self._run(watch, watch.take, finding, now, float("inf"), at)
+        return changes
 
     def see_end(self, job: Job, at: float) -> list[Transition]:
         """Fire on the end of a job, each rule at most once.
@@ -69,7 +70,7 @@ class EventRules:
         matched = [
             (watch, next(word for word in words if word in watch.rule.events))
             for watch in self._watches
-            if watch.is_for(job) and not set(words).isdisjoint(watch.rule.events)
+            if not set(words).isdisjoint(watch.rule.events) and self._is_for(watch, job)
         ]
         exact = next((word for word in words if any(word == other for _, other in matched)), None)
         changes: list[Transition] = []
@@ -77,19 +78,24 @@ class EventRules:
             if word == exact or word not in FAILURES or watch.rule.name not in DEFAULT_NAMES:
                 detail = {"event": word, "exit_code": job.exit_code, "signal": job.signal, "reason": job.reason}
                 finding = Finding(job.id, Verdict.BAD, text=end_text(job, word), detail=detail)
-                changes += watch.take_once(finding, at)
+                changes += self._run(watch, watch.take_once, finding, at)
         return changes
+
+    def _is_for(self, watch: RuleWatch, job: Job) -> bool:
+        """Whether a rule is for a job; a rule that raises is for none."""
+        found: list[bool] = []
+        self._run(watch, lambda: found.append(watch.is_for(job)))
+        return any(found)
 
     def end_old(self, now: float, at: float) -> list[Transition]:
         """End alerts of events that have no end of their own and did not come again."""
         why = f"not again for {format_duration(CALM_SECONDS)}"
-        return [
-            change
-            for watch in self._watches
-            for owner, track in list(watch.open.items())
-            if track.is_older_than(now, CALM_SECONDS) and not has_end(watch.rule.events)
-            if (change := watch.close(owner, at, why)) is not None
-        ]
+        changes: list[Transition] = []
+        for watch in self._watches:
+            for owner, track in list(watch.open.items()):
+                if track.is_older_than(now, CALM_SECONDS) and not has_end(watch.rule.events):
+                    changes += self._run(watch, watch.close, owner, at, why)
+        return changes
 
 
 def has_end(words: Sequence[str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobtop.core.alerts.advice import command_for, consequence_of, look_at
-from jobtop.core.alerts.expression import format_value
+from jobtop.core.alerts.expressions.expression import format_value
 from jobtop.core.alerts.message_text import plain, shortened
 from jobtop.core.alerts.model import MOMENTARY, Message, RuleKind, State
 from jobtop.core.clock import local

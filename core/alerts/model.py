@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobtop.core.alerts.expression import Expression
+    from jobtop.core.alerts.expressions.expression import Expression
     from jobtop.core.measure.device import Device
     from jobtop.core.query.conditions import Filter
 
@@ -68,6 +68,14 @@ class Step:
     do: str = "warn"
 
 
+ENDING = ("stop", "kill", "pause", "signal")  # what a person has to allow with `jobtop alerts arm`
+
+
+def is_ending(word: str) -> bool:
+    """Whether an action on a job stops, kills, pauses or signals it."""
+    return word.partition(":")[0] in ENDING
+
+
 @record
 class Rule:
     """One rule, checked. A level is compared with the value of `expression`.
@@ -100,6 +108,12 @@ class Rule:
     steps: tuple[Step, ...] = ()
     is_enabled: bool = True
     directory: str | None = None  # a rule of a project's file is for jobs that run in that directory or below it
+
+    @property
+    def endings(self) -> tuple[tuple[float, str], ...]:
+        """What the rule does to jobs only when it is armed, each with the seconds after which it does."""
+        words = [(0.0, word) for word in self.actions] + [(step.after_seconds, step.do) for step in self.steps]
+        return tuple((after, word) for after, word in words if is_ending(word))
 
     @property
     def level(self) -> float | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from jobtop.core.alerts.expression_parser import parse_number
-from jobtop.core.alerts.measures import BYTES, PER_SECOND, PERCENT, RATIO, SECONDS
+from jobtop.core.alerts.expressions.expression_parser import parse_number
+from jobtop.core.alerts.expressions.measures import BYTES, PER_SECOND, PERCENT, RATIO, SECONDS
 from jobtop.core.alerts.model import RuleKind, Severity, Step
 from jobtop.core.config import boolean, choice, duration, finite_number, quoted, texts
 from jobtop.core.errors import BadValue, did_you_mean

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from jobtop.core.alerts.action_tables import find_action, parse_action
 from jobtop.core.alerts.defaults import DEFAULTS
-from jobtop.core.alerts.model import Action, Rule, Severity
+from jobtop.core.alerts.model import BUILT_IN, Action, Rule, Severity
 from jobtop.core.alerts.rules import JOB_SCOPES, Place, merged_table, parse_rule
 from jobtop.core.errors import BadValue, ConfigError, did_you_mean
 from jobtop.core.metrics import Scope
@@ -33,6 +33,15 @@ class Problem:
     text: str
     origin: str
     is_rule: bool = True
+
+
+@record
+class RuleChange:
+    """A table that changes a rule of another origin: a weaker file, or jobtop. `fields` are those that it gives."""
+
+    name: str
+    origin: str
+    fields: tuple[str, ...]
 
 
 @record
@@ -101,12 +110,24 @@ def load_rule_set(config: Config) -> RuleSet:
     return RuleSet(tuple(found), actions, tuple(dict.fromkeys(problems)))
 
 
-def table_problems(alerts: Iterable[Alert], actions: Iterable[ActionTable]) -> list[str]:
-    """Return what is wrong in the tables of one file, a line each."""
+def table_problems(alerts: Iterable[Alert], actions: Iterable[ActionTable], weaker: Sequence[Alert] = ()) -> list[str]:
+    """Return what is wrong in the tables of one file, a line each; `weaker` has the alerts that they may change."""
+    known: list[Problem] = []
+    _merged(weaker, known)
     problems: list[Problem] = []
-    _merged(alerts, problems)
+    _merged((*weaker, *alerts), problems)
     dict(_actions(actions, problems))
-    return [problem.text for problem in problems]
+    return [problem.text for problem in problems if problem not in known]
+
+
+def rule_changes(alerts: Iterable[Alert], weaker: Iterable[Alert]) -> list[RuleChange]:
+    """Return which rules of weaker files and of jobtop the alerts of one file change."""
+    origins = {str(table["name"]): BUILT_IN for table in DEFAULTS} | {alert.name: alert.origin for alert in weaker}
+    return [
+        RuleChange(alert.name, origins[alert.name], tuple(name for name in alert.fields if name != "name"))
+        for alert in alerts
+        if alert.name in origins
+    ]
 
 
 def default_rules() -> tuple[Rule, ...]:

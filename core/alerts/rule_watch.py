@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jobtop.core.alerts.detector import open_detector
-from jobtop.core.alerts.expression import Expression, compile_fed, compile_tripped, compile_value
-from jobtop.core.alerts.extra_keys import ELAPSED
+from jobtop.core.alerts.expressions.expression import Expression, compile_fed, compile_tripped, compile_value
+from jobtop.core.alerts.expressions.extra_keys import ELAPSED
 from jobtop.core.alerts.model import MOMENTARY, RuleKind, State, Transition
 from jobtop.core.alerts.state_machine import Judge, Track, Verdict, flapping_window
 from jobtop.core.measure.device import Device
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from jobtop.core.alerts.detector import Finding
-    from jobtop.core.alerts.expression import Row, Values
+    from jobtop.core.alerts.expressions.expression import Row, Values
     from jobtop.core.alerts.model import Owner, Rule
     from jobtop.core.alerts.seen import Seen
     from jobtop.core.model import Job
@@ -48,6 +48,7 @@ class RuleWatch:
     def __init__(self, rule: Rule, jobs: Mapping[str, Job]) -> None:
         self.rule, self._jobs = rule, jobs
         self.members: set[str] = set()
+        self.is_broken = False  # it has raised an exception, and is not evaluated any more
         self.open: dict[Owner, Track] = {}
         self._calm: dict[Owner, Track] = {}
         self.judge = Judge(rule)
@@ -165,7 +166,8 @@ class RuleWatch:
 
     def take(self, finding: Finding, now: float, gap: float, at: float) -> Transition | None:
         """Take what a detector has found; `now` is the clock of the evaluator."""
-        track, state = self._step(finding.owner, finding.verdict, finding.value, now, gap, at)
+        lasted = finding.lasted_seconds
+        track, state = self._step(finding.owner, finding.verdict, finding.value, now, gap, at, lasted)
         if track is None or state is None:
             return None
         seconds = track.lasted(now, at)
@@ -186,7 +188,14 @@ class RuleWatch:
         ]
 
     def _step(
-        self, owner: Owner, verdict: Verdict, value: float | None, moment: float, gap: float, at: float
+        self,
+        owner: Owner,
+        verdict: Verdict,
+        value: float | None,
+        moment: float,
+        gap: float,
+        at: float,
+        lasted: float = 0.0,
     ) -> tuple[Track | None, State | None]:
         """Return the alert of an owner, and its new state if that has changed and is to be reported."""
         track = self.open.get(owner)
@@ -195,7 +204,7 @@ class RuleWatch:
                 return None, None
             track = self._calm.pop(owner, None) or Track(self.rule, owner)
             self.open[owner] = track
-        state = track.step(verdict, moment, at, gap)
+        state = track.step(verdict, moment, at, gap, lasted)
         if verdict is not Verdict.ABSENT:
             track.take(value)
         if state is State.RESOLVED:
@@ -294,7 +303,7 @@ class RuleWatch:
             if is_changed:
                 track.restart()
         if not is_changed:
-            self.detector = before.detector
+            self.detector, self.is_broken = before.detector, before.is_broken
 
     def leave(self, job_id: str, at: float, why: str = ENDED) -> Transition | None:
         """Drop a job."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import time
 
-from jobtop.core.alerts.expression import Expression, parse
-from jobtop.core.alerts.expression_parser import Node
-from jobtop.core.alerts.measures import PERCENT, RATIO, sum_measure
+from jobtop.core.alerts.expressions.expression import Expression, parse
+from jobtop.core.alerts.expressions.expression_parser import Node
+from jobtop.core.alerts.expressions.measures import PERCENT, RATIO, sum_measure
 from jobtop.core.alerts.model import BUILT_IN, Rule, RuleKind, Severity
 from jobtop.core.alerts.rule_fields import (
     ALERT_FIELDS,
@@ -117,7 +117,7 @@ def inactive_reason(rule: Rule, supplied: Mapping[Scope, Collection[str]] | None
 
     `supplied` has the keys of each scope that this machine gives; a scope that it does not have is not known.
     """
-    from jobtop.core.alerts.expression import supplying_keys
+    from jobtop.core.alerts.expressions.expression import supplying_keys
 
     if supplied is None or rule.scope not in supplied or rule.kind is RuleKind.DEVIATION:
         return None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
+from jobtop.core.alerts.expressions.expression import JOB_POSITIONS
 from jobtop.core.measure.derive import SHORTEST_SECONDS
 
 TYPE_CHECKING = False
@@ -9,6 +12,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 SHORTEST_GAP_SECONDS, GAP_SPACINGS = 30.0, 12.0  # a quiet job is sampled once in ten ticks, which is no gap
+CPU_USER = JOB_POSITIONS["cpu.user"]
+# Of what a job does: other values are read once in a while, and may change long after.
+WORK_KEYS = (
+    *("cpu.system", "io.read_chars", "io.write_chars", "io.read_bytes", "io.write_bytes"),
+    *("net.rx_bytes", "net.tx_bytes", "gpu.util"),
+)
+WORK = itemgetter(*(JOB_POSITIONS[key] for key in WORK_KEYS))
 
 
 def longest_gap(spacing_seconds: float) -> float:
@@ -23,12 +33,19 @@ class Seen:
     age of a job has the value that it had the time before.
     """
 
-    __slots__ = ("_next_gap", "after", "before", "gap", "moment", "repeats", "seconds", "seen_at")
+    __slots__ = ("_next_gap", "after", "before", "gap", "moment", "repeats", "seconds", "seen_at", "worked")
 
     def __init__(self, moment: float, values: Any, seen_at: float) -> None:
         self.moment, self.after, self.before, self.seconds = moment, values, values, 0.0
         self.gap = self._next_gap = longest_gap(0.0)
         self.seen_at, self.repeats = seen_at, 0
+        self.worked = moment  # when a counter of the work of a job had last grown
+
+    def note_work(self, moment: float, values: Any) -> None:
+        """Note whether the next values of a job say that it worked; nearly always the first comparison decides."""
+        after = self.after
+        if values[CPU_USER] != after[CPU_USER] or WORK(values) != WORK(after):
+            self.worked = moment
 
     def update(self, moment: float, values: Any, seen_at: float) -> None:
         """Take the next values; a rate over a gap would be of a time in which the machine may have been suspended."""

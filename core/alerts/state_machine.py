@@ -148,8 +148,11 @@ class Track:
             self.since = None
         self._good_since = None
 
-    def step(self, verdict: Verdict, moment: float, at: float, longest_gap: float) -> State | None:
-        """Take the verdict about one value; a longer gap than `longest_gap` seconds restarts `for`."""
+    def step(self, verdict: Verdict, moment: float, at: float, longest_gap: float, lasted: float = 0.0) -> State | None:
+        """Take the verdict about one value; a longer gap than `longest_gap` seconds restarts `for`.
+
+        What is bad for the first time may have `lasted` some seconds.
+        """
         if verdict is Verdict.ABSENT:
             return self._step_absent(moment)
         if self._last is not None and not 0 <= moment - self._last <= longest_gap:
@@ -159,11 +162,11 @@ class Track:
             return self._step_firing(verdict, moment)
         if verdict is not Verdict.BAD:
             return self.end() if self.state is State.PENDING else None
-        return self._step_pending(moment, at)
+        return self._step_pending(moment, at, lasted)
 
-    def _step_pending(self, moment: float, at: float) -> State | None:
+    def _step_pending(self, moment: float, at: float, lasted: float) -> State | None:
         if self.state is not State.PENDING:
-            self.state, self.since, self.began_at = State.PENDING, None, at
+            self.state, self.since, self.began_at = State.PENDING, moment - lasted, at - lasted
             self.is_reported = self.has_fired = False
             self.worst = None
         if self.since is None:

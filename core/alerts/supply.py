@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from jobtop.core.alerts.extra_keys import EXTRA_KEYS
+from jobtop.core.alerts.expressions.extra_keys import EXTRA_KEYS
 from jobtop.core.metrics import Scope, columns
 
 TYPE_CHECKING = False

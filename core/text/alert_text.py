@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from jobtop.core.alerts.expression import format_key, format_value
-from jobtop.core.alerts.extra_keys import BY_EXTRA_KEY
-from jobtop.core.alerts.measures import RATIO
+from jobtop.core.alerts.expressions.expression import format_key, format_value
+from jobtop.core.alerts.expressions.extra_keys import BY_EXTRA_KEY
+from jobtop.core.alerts.expressions.measures import RATIO
 from jobtop.core.measure.live.newest_gpus import gpu_number
 from jobtop.core.metrics import BY_KEY, Unit
 from jobtop.core.units import format_duration, printable
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobtop.core.alerts.expression import Expression
+    from jobtop.core.alerts.expressions.expression import Expression
     from jobtop.core.alerts.model import Rule
     from jobtop.core.measure.device import Device
 

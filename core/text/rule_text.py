@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from jobtop.core.alerts.expression import format_value
-from jobtop.core.alerts.extra_keys import BY_EXTRA_KEY
-from jobtop.core.alerts.measures import RATIO
+from jobtop.core.alerts.expressions.expression import format_value
+from jobtop.core.alerts.expressions.extra_keys import BY_EXTRA_KEY
+from jobtop.core.alerts.expressions.measures import RATIO
 from jobtop.core.alerts.model import RuleKind
 from jobtop.core.metrics import BY_KEY, Scope
 from jobtop.core.text.alert_text import SHORT_TITLES, WHOLES
+from jobtop.core.text.shell_text import shell_text
 from jobtop.core.units import format_duration, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from jobtop.core.alerts.expression import Expression
+    from jobtop.core.alerts.expressions.expression import Expression
     from jobtop.core.alerts.model import Rule
 
 EVENTS = {
@@ -35,6 +36,11 @@ FIGURES = {
     "memory_peak_bytes": "its memory peak is",
     "cpu_total_seconds": "its CPU time is",
 }
+
+
+def not_armed_text(name: str) -> str:
+    """Return what to type so that a rule may do what it says to jobs."""
+    return f"not armed: jobtop alerts arm {shell_text([name])}"
 
 
 def condition_text(rule: Rule) -> str:

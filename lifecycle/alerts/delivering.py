@@ -42,7 +42,7 @@ BACKOFF_SECONDS = (5.0, 15.0, 60.0, 300.0, 900.0)  # after the first, second …
 LONGEST_WAIT_SECONDS = 3600.0  # a try that is farther away was planned before the clock was set back
 GIVE_UP_SECONDS = 86400.0
 CLOSE_SECONDS = 1.0  # for what close() does besides sending
-FLIGHT_SECONDS = 3.0  # that close() waits longer for what is being sent: its end would not be stored, and it sent twice
+SLACK_SECONDS = 2.0  # that a try may take longer than its time, to end a connection or a program
 
 
 class Deliverer:
@@ -63,7 +63,6 @@ class Deliverer:
         give_up_seconds: float = GIVE_UP_SECONDS,
         backoff_seconds: Sequence[float] = BACKOFF_SECONDS,
         poll_seconds: float = POLL_SECONDS,
-        flight_seconds: float = FLIGHT_SECONDS,
         clock: Callable[[], float] = time.time,
         send: Sender = senders.send,
     ) -> None:
@@ -71,41 +70,52 @@ class Deliverer:
         self._environ = os.environ if environ is None else environ
         self._is_quiet, self._clock, self._sender = is_quiet, clock, send
         self.give_up_seconds, self.backoff_seconds, self.poll_seconds = give_up_seconds, backoff_seconds, poll_seconds
-        self.flight_seconds = flight_seconds
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()  # for the start of the thread
         self._database: Database | None = None
         self._lease: Lease | None = None
         self._in_flight: dict[ActionKey, int] = {}  # ids of messages that are being sent or whose end is not stored
+        self._flight_end = 0.0  # when the last try that was begun has ended, by the monotonic clock
         self._results: deque[tuple[Outgoing, DeliveryFailed | None]] = deque()
         self._close_at: float | None = None  # by the monotonic clock
         self._tried_at_close: set[int] = set()
+        self._tries_again = True
         self._unsent = 0
         self._logged: set[str] = set()
 
     def wake(self) -> None:
         """Look for messages now; the first call starts the thread."""
         with self._lock:
-            if self._thread is None and self._close_at is None:
-                self._thread = threading.Thread(target=self._run, name="jobtop-messages", daemon=True)
-                self._thread.start()
+            if self._close_at is None:
+                self._start()
         self._woken.set()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="jobtop-messages", daemon=True)
+            self._thread.start()
 
     def unsent(self) -> int:
         """How many messages are neither sent nor given up, as the thread last saw it."""
         return self._unsent
 
-    def close(self, seconds: float = 0.0) -> int:
+    def close(self, seconds: float = 0.0, tries_again: bool = True) -> int:
         """Send for at most so long what can be sent, without waiting for groups, then end; return what is left.
 
-        What is being sent then may take `flight_seconds` more, so that its end is stored.
+        What fails is tried again if there is time for it, or not if `tries_again` is False.
+        What is being sent then may take the rest of its time: a message whose end is not stored would be sent twice.
         """
         with self._lock:
-            self._close_at = time.monotonic() + seconds
+            self._close_at, self._tries_again = time.monotonic() + seconds, tries_again
+            if seconds:
+                self._start()
         self._woken.set()
-        if self._thread is not None:
-            self._thread.join(seconds + self.flight_seconds + CLOSE_SECONDS)
+        while self._thread is not None and self._thread.is_alive():
+            left = max(self._close_at, self._flight_end) + CLOSE_SECONDS - time.monotonic()
+            if left <= 0:
+                break
+            self._thread.join(left)
         return self._unsent
 
     def _run(self) -> None:
@@ -113,10 +123,11 @@ class Deliverer:
             self._woken.clear()
             seconds = self._pass()
             if self._close_at is not None:
-                left = self._close_at - time.monotonic()
-                if left <= -self.flight_seconds or (seconds > left and not self._in_flight):
+                now = time.monotonic()
+                left = self._close_at - now
+                if seconds > left and not (self._in_flight and now < self._flight_end):
                     break
-                seconds = min(seconds, left if left > 0 else left + self.flight_seconds)
+                seconds = min(seconds, left if left > 0 else self._flight_end - now, LEASE_SECONDS / 4)
             self._woken.wait(seconds)
         self._end()
 
@@ -124,8 +135,8 @@ class Deliverer:
         with suppress(JobtopError, OSError):
             if self._database is not None:
                 self._settle()  # what was sent in the last moment
-            if self._lease is not None and self._lease.is_held():
-                self._lease.release(identify(os.getpid()))
+            if not self._in_flight:  # otherwise the lease ends with this process, and what is being sent too
+                self._release()
         if self._database is not None:
             self._database.close()
 
@@ -147,19 +158,28 @@ class Deliverer:
         rows = outbox.unsent()
         self._unsent = len(rows)
         if self._close_at is not None and time.monotonic() >= self._close_at:
+            if self._in_flight:
+                self._holds_lease()
             return float("inf")  # nothing more is begun
         heads = self._heads(rows, now)
         known = {row.id: action for row in heads if (action := self._action(outbox, row, now)) is not None}
         if not known and not self._in_flight:
             self._release()
             return self.poll_seconds if self._close_at is None else float("inf")
-        if not self._holds_lease():
-            return min(self.poll_seconds, LEASE_SECONDS / 10)
-        for row in heads:
-            if row.id in known and self._wait_seconds(row, now) <= 0:
-                self._begin(outbox, row, known[row.id])
+        due = [row for row in heads if row.id in known and self._wait_seconds(row, now) <= 0]
+        if due or self._in_flight:
+            was_held = self._lease is not None and self._lease.is_held()
+            if not self._holds_lease():
+                return min(self.poll_seconds, LEASE_SECONDS / 10)
+            if not was_held:
+                return 0.0  # the process that held it may have sent them: look again
+        else:
+            self._release()  # another process may send them, as `jobtop alerts send` does
+        for row in due:
+            self._begin(outbox, row, known[row.id])
         waits = [self._wait_seconds(row, now) for row in heads if row.id in known and row.id not in self._begun()]
-        return max(0.0, min([*waits, self.poll_seconds]))
+        # At the end of this process no others come: if none is to be tried again, it is over.
+        return max(0.0, min(waits, default=float("inf")) if self._close_at else min([*waits, self.poll_seconds]))
 
     def _heads(self, rows: Iterable[Outgoing], now: float) -> list[Outgoing]:
         """The next message of each action that is not busy; in quiet hours the next critical one."""
@@ -174,6 +194,8 @@ class Deliverer:
         """The seconds until a message may be tried; at the end of this process, every message is tried once more."""
         if self._close_at is not None and row.id not in self._tried_at_close:
             return 0.0
+        if not self._tries_again:
+            return float("inf")
         wait = row.due_at - now
         is_planned_before = wait > max(LONGEST_WAIT_SECONDS, self.backoff_seconds[-1]) or now < row.created_at - 1.0
         return 0.0 if is_planned_before else wait
@@ -199,6 +221,7 @@ class Deliverer:
             self._give_up(outbox, row, "its alerts were deleted")
             return
         self._in_flight[row.action, row.origin] = row.id
+        self._flight_end = max(self._flight_end, time.monotonic() + senders.timeout_of(action) + SLACK_SECONDS)
         if self._close_at is not None:
             self._tried_at_close.add(row.id)
         name = f"jobtop-send-{row.id}"

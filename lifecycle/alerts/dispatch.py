@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from jobtop.core.alerts.model import MOMENTARY, RuleKind, Severity, State
+from jobtop.core.alerts.model import MOMENTARY, RuleKind, Severity, State, is_ending
 from jobtop.core.alerts.rule_fields import is_job_action
 from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.alerts.marks import MarkKind, Marks
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from jobtop.store.alerts.alert_rows import StoredAlert
     from jobtop.store.database import Database
 
-ENDING = ("stop", "kill", "pause", "signal")  # what a person has to allow with `jobtop alerts arm`
 LOG = "log"  # the type of action that does not wait for more alerts of its rule
 
 
@@ -72,10 +71,11 @@ class Dispatch:
         """
         if not is_job_action(word):
             plan.tell(alert, State.FIRING, word)
-        elif alert.job_id is not None:
-            is_harmless = word.partition(":")[0] not in ENDING
-            if is_harmless or (marks.has(MarkKind.ARMED, rule.name) and not self._is_interactive(alert.job_id)):
-                self.deeds.append((alert.job_id, word, rule.name))
+        elif alert.job_id is not None and (not is_ending(word) or self._may_end(marks, rule, alert.job_id)):
+            self.deeds.append((alert.job_id, word, rule.name))
+
+    def _may_end(self, marks: Marks, rule: Rule, job_id: str) -> bool:
+        return marks.has(MarkKind.ARMED, rule.name) and not self._is_interactive(job_id)
 
 
 class Plan:

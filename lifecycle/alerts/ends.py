@@ -12,6 +12,7 @@ from jobtop.core.units import format_duration
 from jobtop.lifecycle.alerts.book import Book
 from jobtop.lifecycle.alerts.dispatch import Dispatch
 from jobtop.store.alerts.alert_rows import AlertStore
+from jobtop.store.alerts.marks import Marks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def judge_end(jobs: Jobs, done: Job, config: Config) -> list[StoredAlert]:
         changes = [over(book, alert, at) for alert in known if alert.is_open]
         changes += [change for change in found if change.rule.name not in judged]
         changed = stored.apply(changes, lambda _: seq)
+        Marks(jobs.database).set_failed(evaluator.isolation.take_failures())
         Dispatch(lambda: book).tell_of(jobs.database, changed, at)
     return changed
 

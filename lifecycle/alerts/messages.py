@@ -35,8 +35,10 @@ BATCH_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "SGE_TASK_ID")
 class Messages:
     """Sends what is in the outbox of a store, with the actions of a book or of the projects that jobs ran in."""
 
-    def __init__(self, paths: StatePaths, network: bool | None, book: Callable[[], Book]) -> None:
-        self.paths, self._book = paths, book
+    def __init__(
+        self, paths: StatePaths, network: bool | None, book: Callable[[], Book], heeds_quiet_hours: bool = True
+    ) -> None:
+        self.paths, self._book, self._heeds_quiet_hours = paths, book, heeds_quiet_hours
         self._projects: dict[str, Mapping[str, Action]] = {}
         self.deliverer = Deliverer(
             lambda: open_to_write(paths, network, PATIENCE_SECONDS),
@@ -51,14 +53,12 @@ class Messages:
         """Look for messages now."""
         self.deliverer.wake()
 
-    def close(self, seconds: float = 0.0) -> int:
-        """Send for at most so long; return how many messages are left."""
-        if seconds:
-            self.deliverer.wake()
-        return self.deliverer.close(seconds)
+    def close(self, seconds: float = 0.0, tries_again: bool = True) -> int:
+        """Send for at most so long, each message once if `tries_again` is False; return how many are left."""
+        return self.deliverer.close(seconds, tries_again)
 
     def _is_quiet(self, now: float) -> bool:
-        return self._book().times.is_quiet(now)
+        return self._heeds_quiet_hours and self._book().times.is_quiet(now)
 
     def _composed(self, database: Database, row: Outgoing) -> Message | None:
         return compose_stored(database, row, self._book().rule, self.paths.host, time.time())

@@ -12,7 +12,7 @@ from itertools import pairwise
 from jobtop.core.alerts.detectors.deviation import MOST_RUNS
 from jobtop.core.alerts.detectors.stall import OUTPUT
 from jobtop.core.alerts.evaluator import LOOK_SECONDS, Evaluator
-from jobtop.core.alerts.extra_keys import BY_EXTRA_KEY, ELAPSED
+from jobtop.core.alerts.expressions.extra_keys import BY_EXTRA_KEY, ELAPSED
 from jobtop.core.alerts.model import RuleKind, State
 from jobtop.core.alerts.rule_watch import JOB_SCOPES, WORST, RuleWatch
 from jobtop.core.errors import UsageError

@@ -14,11 +14,14 @@ from jobtop.core.alerts.model import BUILT_IN, OPEN_STATES, Rule, RuleKind, Stat
 from jobtop.core.errors import JobtopError, StoreError
 from jobtop.core.measure.collectors.host.reading import host_frame
 from jobtop.core.metrics import Scope
+from jobtop.core.record import replace
 from jobtop.core.run.interactive import takes_over_terminal
+from jobtop.core.units import printable
 from jobtop.lifecycle.alerts.book import Book
 from jobtop.lifecycle.alerts.dispatch import Dispatch
 from jobtop.lifecycle.alerts.slow_keys import SlowKeys
 from jobtop.store.alerts.alert_rows import AlertStore
+from jobtop.store.alerts.marks import Marks
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from jobtop.store.output.logs import log_sizes
@@ -70,10 +73,12 @@ class AlertWatch:
         self._output_sizes: dict[str, float | None] = {}
         self._leaving: deque[str] = deque()
         self._stepping: dict[int, StoredAlert] = {}  # open alerts of rules with steps
+        self._steps_at: float | None = None  # when the next step is due, by the wall clock; None: not known
         self._sees_host = False
         self._slow_keys = SlowKeys(paths, config.size("store.max_size"))
         now = time.monotonic()
-        self._slow_due, self._rules_due, self._remind_due = now + SLOW_SECONDS, now + RULES_SECONDS, now
+        self._slow_due = self._remind_due = now + SLOW_SECONDS
+        self._rules_due = now + RULES_SECONDS
         self._has_problem = False
 
     def connect(self, sink: StoreSink, sampler: Sampler) -> None:
@@ -106,10 +111,21 @@ class AlertWatch:
         if now >= self._slow_due:
             self._slow_due = now + SLOW_SECONDS
             changes += self._see_slow(at, now)
+        self._step_or_remind(at, now)
         for change in changes:
             if change.state is State.FIRING and self._on_fired is not None:
                 self._on_fired(change)
+        self._note_failures()
         return changes
+
+    def _note_failures(self) -> None:
+        """Log the rules that failed, and store why: they are inactive until they are changed or a new engine starts."""
+        failures = self.evaluator.isolation.take_failures()
+        for rule, reason in failures:
+            self._log("ERROR", f'alert rule "{printable(rule.name)}" is inactive: {reason}')
+        if failures and self.sink is not None:
+            with suppress(StoreError):
+                self.sink.write(lambda database: Marks(database).set_failed(failures))
 
     def leave(self, key: str) -> None:
         """Judge a job no longer, from any thread."""
@@ -123,6 +139,7 @@ class AlertWatch:
                 self._stepping.pop(alert.id, None)
             elif rule is not None and rule.steps:
                 self._stepping[alert.id] = alert
+        self._steps_at = None
         self.dispatch.tell_of(database, alerts)
         if self.on_messages is not None:
             self.on_messages()
@@ -139,7 +156,10 @@ class AlertWatch:
         has_changed = self.book.read_again()
         for problem in self.book.take_problems():  # also of a file that became wrong and left the rules as they were
             self._log("WARNING", problem)
-        return self.evaluator.set_rules(self.book.rules) if has_changed else []
+        if not has_changed:
+            return []
+        self._steps_at = None
+        return self.evaluator.set_rules(self.book.rules)
 
     def _join(self, key: str) -> None:
         job = self._job_of(key)
@@ -177,6 +197,7 @@ class AlertWatch:
             )
             if rule.steps:
                 self._stepping[alert.id] = alert
+                self._steps_at = None
         return found
 
     def _see_machine(self, batch: Batch, at: float) -> list[Transition]:
@@ -201,7 +222,7 @@ class AlertWatch:
         return changes
 
     def _see_slow(self, at: float, now: float) -> list[Transition]:
-        """What is looked at every ten seconds: slow numbers, detectors, steps and reminders."""
+        """What is looked at every ten seconds: slow numbers and detectors."""
         changes: list[Transition] = []
         directories = frozenset(job.cwd for job in self._joined.values())
         has_disks = self._slow_keys.refresh(directories, now)
@@ -210,17 +231,33 @@ class AlertWatch:
             if job.status is not known.status:  # paused, or resumed
                 self._joined[key] = job
                 self.evaluator.join(job)
+            if not has_disks and key in self._output_sizes and self.evaluator.repeats_itself(key):
+                continue  # no process of it has run: it has written nothing
             size = output_bytes(self.paths, job)
             if has_disks or size != self._output_sizes.get(key):
                 self._output_sizes[key] = size
                 disk = self._slow_keys.of_job(job.cwd) if has_disks else {}
                 changes += self.evaluator.see_extra(key, {OUTPUT: size, **disk}, at)
-        changes += self.evaluator.slow(at)
-        if self.sink is not None and (self._stepping or now >= self._remind_due):
-            self._remind_due = now + REMIND_SECONDS
-            with suppress(StoreError):  # the next look tries again
-                self.sink.write(lambda database: self._take_steps(database, at))
-        return changes
+        return changes + self.evaluator.slow(at)
+
+    def _step_or_remind(self, at: float, now: float) -> None:
+        """Use the store if a step of a rule or a reminder is due; without one this costs next to nothing."""
+        if self._steps_at is None:
+            self._steps_at = min(map(self._next_step_at, self._stepping.values()), default=float("inf"))
+        if self.sink is None or (at < self._steps_at and now < self._remind_due):
+            return
+        self._remind_due, self._steps_at = now + REMIND_SECONDS, at + SLOW_SECONDS
+        with suppress(StoreError):  # it is tried again after ten seconds
+            self.sink.write(lambda database: self._take_steps(database, at))
+            self._steps_at = None
+        self._perform_deeds()
+
+    def _next_step_at(self, alert: StoredAlert) -> float:
+        """When the next step of an alert is due, by the wall clock."""
+        rule = self.book.rule(alert.rule)
+        if rule is None or alert.state is State.PENDING or (place := following_step(rule, alert)) >= len(rule.steps):
+            return float("inf")
+        return alert.began_at + rule.steps[place].after_seconds
 
     def _take_steps(self, database: Database, at: float) -> None:
         """Take the steps of rules that are due, and remind of alerts that still fire."""
@@ -239,10 +276,11 @@ class AlertWatch:
             self.dispatch.remind(database, mine, at)
 
     def _take_step(self, database: Database, stored: AlertStore, rule: Rule, alert: StoredAlert, at: float) -> None:
-        """Take the next step of a rule if its time has come; a first step that only warns is that the alert fires."""
-        following = max(int(rule.steps[0].do == "warn"), alert.step) if rule.steps else 0
+        """Take the next step of a rule if its time has come."""
+        following = following_step(rule, alert)
         if following < len(rule.steps) and at - alert.began_at >= rule.steps[following].after_seconds:
             stored.set_step(alert.id, following + 1)
+            self._stepping[alert.id] = replace(alert, step=following + 1)
             self.dispatch.take_step(database, rule, alert, rule.steps[following].do, at)
 
     def _is_mine(self, alert: StoredAlert) -> bool:
@@ -271,6 +309,11 @@ class AlertWatch:
     def _log(self, level: str, text: str) -> None:
         with suppress(OSError):
             journal.write(self.paths.names.log, level, text)
+
+
+def following_step(rule: Rule, alert: StoredAlert) -> int:
+    """The place of the next step of a rule; a first step that only warns is that the alert fires."""
+    return max(int(rule.steps[0].do == "warn"), alert.step) if rule.steps else 0
 
 
 def removed_rule(alert: StoredAlert) -> Rule:

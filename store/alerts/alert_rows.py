@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 ALERTS_SINCE_VERSION = 10  # of the schema
+HAPPENED = "happened"
 MOST = 1000
 COLUMNS = (
     "alerts.id, alerts.job_seq, alerts.device_seq, rule, alerts.kind, severity, state, began_at, fired_at, resolved_at,"
@@ -82,6 +83,17 @@ class StoredAlert:
     def owner(self) -> Owner:
         """The id of its job, its device, or None for the host."""
         return self.job_id if self.job_id is not None else self.device
+
+    @property
+    def is_moment(self) -> bool:
+        """Whether it is about one moment, such as a failed job: it did not last, and nothing was resolved."""
+        is_instant = self.kind is RuleKind.EVENT and self.fired_at == self.resolved_at
+        return self.state is State.RESOLVED and (is_instant or bool(self.detail.get(MOMENTARY)))
+
+    @property
+    def state_word(self) -> str:
+        """The state as people read it: an alert about one moment has happened."""
+        return HAPPENED if self.is_moment else str(self.state)
 
     @property
     def is_open(self) -> bool:

@@ -1,10 +1,14 @@
-"""What people decided about alerts: muted rules and jobs, rules that may act, failed jobs that were seen."""
+"""What people decided about alerts: muted rules and jobs, rules that may act, failed jobs that were seen.
+
+Beside it, the rules that cannot be evaluated.
+"""
 
 from __future__ import annotations
 
 import time
 from enum import StrEnum
 
+from jobtop.core.alerts.isolation import digest_of
 from jobtop.core.errors import RowDamaged
 from jobtop.core.record import record
 from jobtop.store.alerts.alert_rows import ALERTS_SINCE_VERSION
@@ -17,8 +21,10 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
+    from jobtop.core.alerts.model import Rule
     from jobtop.store.database import Database
 
+FAILED_SECONDS = 86400.0
 COLUMNS = "kind, name, at, until, by, note"
 
 
@@ -29,6 +35,7 @@ class MarkKind(StrEnum):
     MUTE_JOB = "mute_job"  # no messages and no actions about this job
     ARMED = "armed"  # the steps of this rule may act on jobs
     SEEN = "seen"  # this failed job was acknowledged
+    FAILED = "failed"  # this rule cannot be evaluated: `note` says why, `by` is the digest of the rule
 
 
 @record
@@ -103,6 +110,11 @@ class Marks:
         """The names of the marks of a kind that count."""
         return frozenset(mark.name for mark in self.all(kind, now))
 
+    def set_failed(self, failures: Iterable[tuple[Rule, str]]) -> None:
+        """Note for a day that rules cannot be evaluated as they are now, each with the reason."""
+        for rule, reason in failures:
+            self.set(MarkKind.FAILED, rule.name, time.time() + FAILED_SECONDS, digest_of(rule), reason)
+
     def has(self, kind: MarkKind, name: str, now: float | None = None) -> bool:
         """Whether a mark is set."""
         return self._has_any(((kind, name),), time.time() if now is None else now)
@@ -123,6 +135,12 @@ class Marks:
                 connection.execute(sql, (str(kind), stored_text(name), now)).fetchone() is not None
                 for kind, name in wanted
             )
+
+
+def failure_of(rule: Rule, marks: Iterable[Mark]) -> str | None:
+    """Why a rule cannot be evaluated as it is now; None if it can, as far as is known."""
+    failed = [mark for mark in marks if mark.kind is MarkKind.FAILED and mark.name == rule.name]
+    return failed[0].note if failed and failed[0].by == digest_of(rule) else None
 
 
 def decision_from_row(row: sqlite3.Row) -> Mark:

@@ -31,6 +31,7 @@ LEASE = "host"
 DETAIL_SECONDS = 10.0
 FRESH_SECONDS = 3.0  # older or less frequent samples are not shown as current
 KEPT_READINGS = 75
+SILENT_SECONDS = 60.0  # on a network file system, samples are committed every ten seconds
 
 
 @record
@@ -234,6 +235,21 @@ class HostTail:
             self._detail.values,
             tuple(reading.values[position] for reading in self._readings),
         )
+
+
+def not_measured_since(database: Database, host: str, is_here: bool, now: float) -> float | None:
+    """When a host was last measured, if no process measures it any more; None if one does, or none ever did.
+
+    Whether the process that records it lives is known on the host itself (`is_here`). Of another host it counts that
+    no sample came for a minute.
+    """
+    with database.reading() as connection:
+        newest = _detail(connection, "WHERE hosts.name = CAST(? AS TEXT)", (host,))
+        sql = "SELECT boot, pid, start, until FROM leases WHERE name = ? AND boot = ? AND until > ?"
+        lease = connection.execute(sql, (LEASE, boot_id(), now_since_boot())).fetchone() if is_here else None
+    if lease is not None and is_alive(Identity(lease["boot"], lease["pid"], lease["start"])):
+        return None
+    return None if newest is None or (not is_here and now - newest.at < SILENT_SECONDS) else newest.at
 
 
 def _detail(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> Detail | None:

@@ -198,7 +198,7 @@ def test_a_rule_with_steps_stops_a_job_only_when_it_is_armed(jobtop: Jobtop) -> 
     configure(jobtop, STEPS.format("armed") + STEPS.format("other"))
     done = jobtop("alerts", "arm", "armed")
     assert done.returncode == 0, done.stderr
-    runs = [jobtop.start("run", "--quiet", "--name", name, "--", "sleep", "13") for name in ("armed", "other")]
+    runs = [jobtop.start("run", "--quiet", "--name", name, "--", "sleep", "8") for name in ("armed", "other")]
     for run in runs:
         run.communicate(timeout=60)
     assert (show(jobtop, "armed")["status"], show(jobtop, "other")["status"]) == ("cancelled", "success")

@@ -5,21 +5,29 @@ import time
 from pathlib import Path
 from typing import Any
 
-from raised import TEXT, raise_alert
+from raised import RULES, TEXT, raise_alert
 from textual.widgets import Input
 
-from jobtop.core.alerts.model import State
+from jobtop.core.alerts.model import MOMENTARY, RuleKind, State, Step, Transition
 from jobtop.core.config import load
 from jobtop.core.model import Job, Status
 from jobtop.core.paths import StatePaths
+from jobtop.core.record import replace
 from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.alerts.marks import MarkKind, Marks
 from jobtop.store.database import open_to_read, open_to_write
+from jobtop.store.incidents import read_incidents
 from jobtop.store.jobs import Jobs
 from jobtop.tui.app import Options
+from jobtop.tui.data.alert_rules import RuleRow, RuleState
 from jobtop.tui.dialogs.rule_form import RuleForm
+from jobtop.tui.palette import Tone
 from jobtop.tui.screens.alerts import Alerts
 from jobtop.tui.screens.job.screen import JobScreen
+from jobtop.tui.widgets import alert_table
+from jobtop.tui.widgets.alert_table import AlertRow
+from jobtop.tui.widgets.cells import Align, Words
+from jobtop.tui.widgets.incident_table import end, lasting, rule_condition
 from records import HERE, HOSTILE_TEXTS, holds_controls, kept_jobs, live_job, made_job
 from visiting import Visitor, own_store, visit
 
@@ -69,13 +77,47 @@ def test_what_fires_comes_first_by_severity_then_pending_then_acknowledged(home:
 
     async def scene(visitor: Visitor) -> None:
         await visitor.press("5")
-        screen = await visitor.shows("3 open · 1 acked · 1 pending", "resolved")
+        screen = await visitor.shows("3 open · 1 acked · 1 pending", "resolved", "happened")
         assert listed(visitor) == ["broken", "bad", "mild", "soon", "known"]
         assert sorted(listed(visitor, "past")) == sorted(["broken", "bad", "mild", "known", "over"])
         assert "▲3" in screen.splitlines()[0]
         assert next(line for line in screen.splitlines() if "broken" in line).split()[1] == "✗"
 
     visit(home, scene, options=options(home))
+
+
+def test_an_alert_about_a_moment_has_happened_and_has_no_length(home: Path) -> None:
+    [job] = kept_jobs(home, failed("broken", 60))
+    database, at = open_to_write(StatePaths(home, HERE)), time.time()
+    rules = [RULES["job-failed"], replace(RULES["job-stalled"], name="slow", kind=RuleKind.DEVIATION)]
+    changes = [
+        Transition(rule, job.id, state, at, at, 2.0, "exit code 3", detail={MOMENTARY: True})
+        for rule in rules
+        for state in (State.FIRING, State.RESOLVED)
+    ]
+    AlertStore(database).apply(changes, lambda _: job.seq or 0)
+    found = {incident.rule: incident for incident in read_incidents(database, at - 600)}
+    alerts = AlertStore(database).listing()
+    database.close()
+    assert [alert_table.state(AlertRow(alert, 0.0, "")) for alert in alerts] == [Words("happened", Tone.BLUE)] * 2
+    assert {rule: end(incident) for rule, incident in found.items()} == {
+        None: Words("happened"),
+        "slow": Words("happened"),
+    }
+    assert lasting(at)(found["slow"]) == Words("–", Tone.GREY)
+    assert end(replace(found["slow"], is_acknowledged=True)) == Words("acked", Tone.GREY)
+
+
+def test_a_rule_that_would_act_says_how_to_arm_it() -> None:
+    rule = replace(RULES["gpu-idle"], name="too long", steps=(Step(60.0), Step(120.0, "stop")))
+    rows = [
+        RuleRow(rule, "when", RuleState.ACTIVE, ""),
+        RuleRow(rule, "when", RuleState.ACTIVE, "", is_armed=True),
+        RuleRow(rule, "when", RuleState.OFF, ""),
+        RuleRow(RULES["gpu-idle"], "when", RuleState.ACTIVE, ""),
+    ]
+    shown = ["".join(span.text for span in rule_condition(row).spans(60, Align.LEFT)).strip() for row in rows]
+    assert shown == ["not armed: jobtop alerts arm 'too long' · when", "may act · when", "when", "when"]
 
 
 def test_a_failure_shows_its_last_line_of_output(home: Path) -> None:

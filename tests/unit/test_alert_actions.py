@@ -12,7 +12,6 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,28 +54,14 @@ MESSAGE = Message(
 )
 
 
+pytestmark = pytest.mark.usefixtures("no_proxy")
+
+
 def hostile_message(text: str) -> Message:
     """A message with this text wherever text from outside can be."""
     return replace(
         MESSAGE, rule=text, title=text, text=text, host=text, table=((text, text),), job_names=(text,), consequence=text
     )
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "*")
-
-
-@pytest.fixture
-def web() -> Iterator[WebEndpoint]:
-    with web_endpoint() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture
-def mail() -> Iterator[MailServer]:
-    with mail_server() as server:
-        yield server
 
 
 def deliver(

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from jobtop.core.alerts.evaluator import Evaluator
-from jobtop.core.alerts.expression import Expression, parse
-from jobtop.core.alerts.expression_parser import Node
+from jobtop.core.alerts.expressions.expression import Expression, parse
+from jobtop.core.alerts.expressions.expression_parser import Node
 from jobtop.core.alerts.model import BUILT_IN, Rule, RuleKind, Severity, State, Transition
 from jobtop.core.job_id import JobId
 from jobtop.core.measure.device import Device
@@ -142,10 +142,41 @@ def test_a_job_that_does_nothing_for_15_minutes_has_stalled_until_it_works_again
     run = Run(STALL)
     run.sample(range(1200), idle)
     (fired,) = run.of_state(State.FIRING)
-    assert fired.at - START == pytest.approx(900, abs=21)
+    assert fired.at - START == pytest.approx(900, abs=2)
     assert fired.text.startswith("no CPU time, no I/O and no output for 15m")
     run.sample(range(1200, 1240), working)
     assert len(run.of_state(State.RESOLVED)) == 1
+
+
+@pytest.mark.parametrize("last", [123, 127, 130, 131])
+def test_a_stall_is_found_within_two_seconds(last: int) -> None:
+    run = Run(STALL)
+    run.sample(range(1100), lambda second: working(min(second, last)))
+    (fired,) = run.of_state(State.FIRING)
+    assert 900 <= fired.at - (START + last) <= 902
+    assert fired.began_at == START + last
+    assert fired.text.endswith("for 15m00s")
+
+
+def test_a_job_that_wakes_up_now_and_then_stalls_too() -> None:
+    run = Run(STALL)
+    run.sample(range(1100), lambda second: idle(second) | {"cpu.user": min(second, 100) + second // 30 * 0.02})
+    (fired,) = run.of_state(State.FIRING)
+    assert 900 <= fired.at - (START + 100) <= 912
+
+
+def test_work_before_the_end_of_the_time_is_no_stall() -> None:
+    run = Run(STALL)
+    run.sample(range(1100), lambda second: working(min(second, 124) + max(0, second - 1022)))
+    assert run.of_state(State.FIRING) == []
+
+
+def test_output_and_a_gpu_at_a_constant_load_are_no_stall() -> None:
+    run = Run(STALL)
+    run.sample(range(1100), lambda second: idle(second) | {"gpu.util": 40.0})
+    for second in range(1100, 2300, 10):
+        run.sample(range(second, second + 10), idle, output=second)
+    assert run.changes == []
 
 
 @pytest.mark.parametrize(

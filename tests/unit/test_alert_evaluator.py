@@ -10,7 +10,7 @@ from alerting import FIRST_JOB, NOON, feed, ids, job, rule, sample, told, watchi
 
 from jobtop.core.alerts.detector import Finding, Indifferent, Reading
 from jobtop.core.alerts.evaluator import Evaluator
-from jobtop.core.alerts.expression import parse
+from jobtop.core.alerts.expressions.expression import parse
 from jobtop.core.alerts.job_events import end_text, end_words
 from jobtop.core.alerts.model import BUILT_IN, Rule, RuleKind, Severity, State, Transition
 from jobtop.core.alerts.state_machine import Verdict
@@ -47,6 +47,45 @@ def test_two_rules_of_one_job_have_states_of_their_own() -> None:
         ("more", FIRST_JOB, RESOLVED),
         ("much", FIRST_JOB, RESOLVED),
     ]
+
+
+def break_rule(evaluator: Evaluator, name: str) -> None:
+    """Let every call of a rule raise."""
+
+    def fail(*_: object) -> Any:
+        raise ZeroDivisionError("division by \x1b zero")
+
+    watch: Any = evaluator._watches[name, None]
+    watch.tripped = watch.is_for = watch.take = watch.take_once = watch.see_values = fail
+
+
+def test_a_rule_that_raises_costs_its_own_alerts_only() -> None:
+    of_host = [rule(name=name, scope=Scope.HOST) for name in ("host", "bad host")]
+    evaluator = watching(rule(name="bad"), rule(), *of_host)
+    assert [name for name, _, _ in names(feed(evaluator, [101]))] == ["bad", "much"]
+    break_rule(evaluator, "bad")
+    break_rule(evaluator, "bad host")
+    assert names(feed(evaluator, [50, 50], start=1.0)) == [("bad", FIRST_JOB, RESOLVED), ("much", FIRST_JOB, RESOLVED)]
+    assert names(evaluator.see_host({"mem.used": 1}, {"mem.used": 101}, 1.0, NOON + 3)) == [("host", None, FIRING)]
+    failures = [(failed.name, reason) for failed, reason in evaluator.isolation.take_failures()]
+    assert [name for name, _ in failures] == ["bad", "bad host"]
+    assert all("ZeroDivisionError" in reason and reason.isprintable() for _, reason in failures)
+    assert evaluator.isolation.take_failures() == []
+    assert names(feed(evaluator, [101], start=5.0)) == [("much", FIRST_JOB, FIRING)]
+    evaluator.set_rules([rule(name="bad", above=90.0), rule(), *of_host])  # a change of the rule tries it again
+    assert names(feed(evaluator, [102], start=6.0)) == [("bad", FIRST_JOB, FIRING)]
+
+
+def test_a_rule_on_the_end_of_jobs_that_raises_leaves_the_others() -> None:
+    rules = [
+        Rule(name, RuleKind.EVENT, Scope.JOB, Severity.WARNING, BUILT_IN, events=("failed",))
+        for name in ("bad", "good")
+    ]
+    evaluator = watching(*rules)
+    break_rule(evaluator, "bad")
+    ended = replace(job(), status=Status.FAILED, exit_code=3)
+    assert [name for name, _, _ in names(evaluator.see_end(ended, (), NOON))] == ["good", "good"]
+    assert [failed.name for failed, _ in evaluator.isolation.take_failures()] == ["bad"]
 
 
 def test_jobs_have_states_of_their_own() -> None:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from jobtop.core.alerts.expression import compile_tripped, format_key, format_value, parse, supplying_keys
+from jobtop.core.alerts.expressions.expression import compile_tripped, format_key, format_value, parse, supplying_keys
 from jobtop.core.errors import BadValue
 from jobtop.core.measure.derive import derive
 from jobtop.core.metrics import JOB_COLUMNS, Scope

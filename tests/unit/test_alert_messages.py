@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jobtop.core.alerts.expression import parse
+from jobtop.core.alerts.expressions.expression import parse
 from jobtop.core.alerts.message_text import body_text, from_json, to_json
 from jobtop.core.alerts.messages import compose
 from jobtop.core.alerts.model import BUILT_IN, Message, Rule, RuleKind, Severity, State, Step

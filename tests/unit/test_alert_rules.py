@@ -12,7 +12,7 @@ from machines import Machine
 
 from jobtop.core.alerts.action_tables import TYPES
 from jobtop.core.alerts.defaults import DEFAULTS
-from jobtop.core.alerts.expression import supplying_keys
+from jobtop.core.alerts.expressions.expression import supplying_keys
 from jobtop.core.alerts.model import BUILT_IN, Rule, RuleKind, Severity, Step
 from jobtop.core.alerts.rule_fields import ALERT_FIELDS, EVENTS, JOB_ACTIONS
 from jobtop.core.alerts.rule_files import CHECK_SECONDS, RuleFiles

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -22,9 +23,10 @@ from jobtop.core.record import replace
 from jobtop.lifecycle.alerts.watching import AlertWatch
 from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.alerts.marks import MarkKind, Marks
-from jobtop.store.database import open_to_read
+from jobtop.store.database import Database, open_to_read
 from jobtop.store.samples.sink import StoreSink
-from records import kept_jobs, running_job
+from records import call, kept_jobs, running_job
+from support import wait_for
 
 RULES = """
 [[alert]]
@@ -44,6 +46,9 @@ scope = "host"
 metric = "load.1"
 above = 5
 """
+
+
+STEPS = '[[alert]]\nname = "many"\nmetric = "proc.count"\nabove = 5\nsteps = [{}]\n'
 
 
 def configure(text: str) -> None:
@@ -84,6 +89,25 @@ def engine(paths: StatePaths, job: Job) -> Iterator[Engine]:
 def host(second: float, load_1: float) -> Batch:
     samples = [HostSample(moment, {"load.1": load_1}) for moment in (second - 1, second)]
     return Batch(host=(second, samples[0], samples[1]))
+
+
+def test_a_rule_that_raises_is_inactive_and_says_why(engine: Engine, job: Job, paths: StatePaths) -> None:
+    def fail(*_: object) -> list[tuple[str, float]]:
+        raise ValueError("no such thing")
+
+    engine.watch.evaluator._watches["many", None].tripped = fail
+    samples = [(job.id, sample(1.0, mem__used=50, proc__count=9))]
+    assert engine.take(replace(host(1.0, 9.0), samples=samples)) == [("host", State.FIRING)]
+
+    def listed() -> tuple[str, str | None]:
+        rows = {row["name"]: row for row in json.loads(call("alerts", "rules", "--json").stdout)}
+        return rows["many"]["state"], rows["many"]["reason"]
+
+    state, reason = listed()
+    assert (state, "ValueError: no such thing" in str(reason)) == ("inactive", True)
+    assert "no such thing" in paths.log.read_text()
+    configure(RULES.replace('"proc.count"\nabove = 5', '"proc.count"\nabove = 6'))
+    assert listed() == ("active", None)
 
 
 def states(paths: StatePaths) -> list[tuple[str, State]]:
@@ -146,7 +170,7 @@ def test_alerts_of_the_host_stay_open_when_another_engine_records_it(engine: Eng
     ],
 )
 def test_the_first_step_of_an_armed_rule_acts_too(paths: StatePaths, job: Job, steps: str, deeds: list[str]) -> None:
-    configure(f'[[alert]]\nname = "many"\nmetric = "proc.count"\nabove = 5\nsteps = [{steps}]\n')
+    configure(STEPS.format(steps))
     engine = Engine(paths, job)
     engine.sink.tell_of = engine.watch.tell_of
     engine.sink.write(lambda database: Marks(database).set(MarkKind.ARMED, "many"))
@@ -154,4 +178,29 @@ def test_the_first_step_of_an_armed_rule_acts_too(paths: StatePaths, job: Job, s
     for _ in range(2):  # a step is taken once
         engine.sink.write(lambda database: engine.watch._take_steps(database, time.time() + 1))
     assert [word for _, word, _ in engine.watch.dispatch.deeds] == deeds
+    engine.sink.close()
+
+
+def test_a_step_is_taken_with_the_first_batch_after_its_time(
+    paths: StatePaths, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(STEPS.format('{after = "0s"}, {after = "0.1s", do = "stop"}, {after = "0.2s", do = "kill"}'))
+    done: list[str] = []
+    monkeypatch.setattr(AlertWatch, "_perform", lambda _, deeds: done.extend(word for _, word, _ in deeds))
+    engine = Engine(paths, job)
+    engine.sink.tell_of = engine.watch.tell_of
+    engine.sink.write(lambda database: Marks(database).set(MarkKind.ARMED, "many"))
+    looks: list[float] = []
+    take_steps = engine.watch._take_steps
+
+    def counted(database: Database, at: float) -> None:
+        looks.append(at)
+        take_steps(database, at)
+
+    monkeypatch.setattr(engine.watch, "_take_steps", counted)
+    assert engine.take(Batch([(job.id, sample(1.0, proc__count=9))])) == [("many", State.FIRING)]
+    wait_for(lambda: (engine.take(Batch()), len(done) == 2)[1], 8.0)  # detectors look every ten seconds only
+    for _ in range(20):
+        engine.take(Batch())
+    assert (done, len(looks) < 5) == (["stop", "kill"], True), "the store is used only when a step is due"
     engine.sink.close()

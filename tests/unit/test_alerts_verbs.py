@@ -1,6 +1,7 @@
 """`jobtop alerts` and its verbs, on stores made by hand."""
 
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 from jobtop.core.alerts.model import Rule, RuleKind, Severity, State, Transition
+from jobtop.core.clock import from_iso
+from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.measure.device import Device
 from jobtop.core.metrics import Scope
 from jobtop.core.model import Job, Status
@@ -20,7 +23,9 @@ from jobtop.store.alerts.outbox import Outbox
 from jobtop.store.database import Database
 from jobtop.store.incidents import read_incidents
 from jobtop.store.jobs import Jobs
+from jobtop.store.leases import now_since_boot
 from jobtop.store.listing import vocabulary
+from jobtop.store.samples.hosts import HostRecord
 from records import HERE, HOSTILE_TEXTS, assert_one_line, call, made_job
 
 NOW = time.time()
@@ -55,6 +60,32 @@ def test_active_alerts_come_before_recent_ones(database: Database, job: Job) -> 
     assert second.split()[:2] == [str(past.id), "resolved"]
     assert f"{job.id[:8]} train" in second
     assert len(call("alerts", "--all").stdout.splitlines()) == 4
+
+
+def test_an_open_alert_of_a_host_that_nothing_measures_says_since_when(database: Database, job: Job) -> None:
+    fire(database, None, rule="host-memory")
+    fire(database, Device("gpu", "0"), rule="gpu-hot")
+    fire(database, None, rule="load", resolved=5)
+    fire(database, job.id, job, rule="much")
+    record, me = HostRecord(database), identify(os.getpid())
+
+    def since() -> dict[str, str | None]:
+        return {row["rule"]: row["not_measured_since"] for row in json.loads(call("alerts", "--json").stdout)}
+
+    assert set(since().values()) == {None}, "it was never measured"
+    assert record.lease(me)
+    record.keep_detail(now_since_boot() - 120, {"load": 1})
+    assert set(since().values()) == {None}, "this process measures it"
+    assert "not measured" not in call("alerts").stdout
+    record.release(me)
+    found = since()
+    assert (found["load"], found["much"], found["host-memory"]) == (None, None, found["gpu-hot"])
+    assert abs((from_iso(found["host-memory"]) or 0.0) - (time.time() - 120)) < 60
+    assert call("alerts").stdout.count("firing, not measured since ") == 2
+    sql = "INSERT INTO leases (name, boot, pid, start, until) VALUES ('host', ?, ?, 1, ?)"
+    with database.writing() as connection:  # of a process that was killed
+        connection.execute(sql, (me.boot, me.pid, now_since_boot() + 60))
+    assert since() == found
 
 
 def test_an_alert_about_a_moment_has_happened_and_was_not_resolved(database: Database, job: Job) -> None:
@@ -225,6 +256,8 @@ def test_an_armed_rule_says_what_it_does_to_which_jobs(home: Path, database: Dat
         'steps = [{after = "60m"}, {after = "120m", do = "stop"}]\n'
     )
     fire(database, job.id, job, rule="too long", at=time.time() - 3600)
+    remedy = "not armed: jobtop alerts arm 'too long'"
+    assert [remedy in call("alerts", *words).stdout for words in ((), ("rules",))] == [True, True]
     answer = call("alerts", "arm", "too long")
     assert answer.returncode == 0, answer.stderr
     assert "stops jobs after 2h" in answer.stdout
@@ -238,6 +271,7 @@ def test_an_armed_rule_says_what_it_does_to_which_jobs(home: Path, database: Dat
     armed = {row["name"]: row["armed"] for row in json.loads(call("alerts", "rules", "--json").stdout)}
     assert (armed["too long"], armed["job-failed"]) == (True, False)
     assert "active, armed" in call("alerts", "rules").stdout
+    assert "not armed" not in call("alerts").stdout + call("alerts", "rules").stdout
     rules = config.read_text()
     config.write_text(rules.replace(', {after = "120m", do = "stop"}', ""))
     assert "it only warns now" in call("alerts").stdout.splitlines()[-1]

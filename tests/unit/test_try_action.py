@@ -1,20 +1,13 @@
 """`jobtop alerts try-action` sends a test message through the same senders, and says whether it was accepted."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from endpoints import WebEndpoint, web_endpoint
+from endpoints import WebEndpoint
 
 from records import assert_one_line, call
 
 SECRET = "T0KEN-s3cr3t-value"
-
-
-@pytest.fixture
-def web() -> Iterator[WebEndpoint]:
-    with web_endpoint() as endpoint:
-        yield endpoint
 
 
 @pytest.fixture
@@ -28,7 +21,6 @@ def configured(home: Path, web: WebEndpoint, monkeypatch: pytest.MonkeyPatch) ->
         '[[action]]\nname = "notes"\ntype = "log"\n'
     )
     monkeypatch.setenv("TEAM_URL", web.url(f"/services/{SECRET}"))
-    monkeypatch.setenv("NO_PROXY", "*")
 
 
 def test_a_test_message_is_sent(configured: None, web: WebEndpoint, home: Path) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from machines import HOOK, Machine
 
+from jobtop.core.alerts.model import BUILT_IN
+from jobtop.core.alerts.rule_set import RuleChange
 from jobtop.core.config import SETTINGS
 from jobtop.core.config_files import MAX_FILE_BYTES, UNTRUSTED_KEYS
 from jobtop.core.errors import ConfigError, StoreUnavailable
@@ -144,6 +146,35 @@ def test_an_alert_that_is_not_trusted_does_not_change_one_of_jobtop(machine: Mac
     assert ["host-memory" in notice for notice in machine.all_notices()] == [True]
     machine.trust()
     assert (machine.rules().find("host-memory").is_enabled, machine.all_notices()) == (False, ())
+
+
+def test_a_project_that_changes_rules_of_the_user_can_be_trusted_and_says_which(machine: Machine) -> None:
+    machine.write(machine.system_file, "[[alert]]\nname = 'load'\nscope = 'host'\nmetric = 'load.5'\nabove = 64")
+    machine.write(machine.user_file, HOOK)
+    machine.write(
+        machine.project_file,
+        "[[alert]]\nname = 'busy'\nabove = 80\n[[alert]]\nname = 'load'\nabove = 8\nfor = '1m'\n"
+        "[[alert]]\nname = 'gpu-idle'\nenabled = false\n[[alert]]\nname = 'new'\nmetric = 'mem.used'\nabove = 1",
+    )
+    assert machine.trust() == (
+        RuleChange("busy", str(machine.user_file), ("above",)),
+        RuleChange("load", str(machine.system_file), ("above", "for")),
+        RuleChange("gpu-idle", BUILT_IN, ("enabled",)),
+    )
+    assert {rule.name: rule.above for rule in machine.own_rules() if rule.is_enabled} == {
+        "busy": 80,
+        "load": 8,
+        "new": 1,
+    }
+    machine.write(machine.project_file, "[[alert]]\nname = 'busy'\nabove = 'lots'")
+    with pytest.raises(ConfigError, match=r"alert\.busy\.above"):
+        machine.trust()
+
+
+def test_the_verb_names_the_rules_that_a_project_changes(jobtop: Jobtop) -> None:
+    (jobtop.home / "jobtop.toml").write_text("[[alert]]\nname = 'job-failed'\nactions = ['webhook:https://x/secret']")
+    told = jobtop("config", "trust").stdout
+    assert ("job-failed" in told, "actions" in told, "secret" in told) == (True, True, False)
 
 
 ACTING = """

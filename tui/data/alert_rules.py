@@ -56,13 +56,17 @@ def rule_rows(
     rules: Iterable[tuple[Rule, str | None]], conditions: Sequence[str], marks: Sequence[Mark], now: float
 ) -> list[RuleRow]:
     """The rows of rules, each with the reason why it is inactive, if any; active ones first."""
-    from jobtop.store.alerts.marks import MarkKind
+    from jobtop.store.alerts.marks import MarkKind, failure_of
 
     muted = {mark.name: mark for mark in marks if mark.kind is MarkKind.MUTE_RULE}
     armed = {mark.name for mark in marks if mark.kind is MarkKind.ARMED}
+    known = [
+        (rule, reason or failure_of(rule, marks), condition)
+        for (rule, reason), condition in zip(rules, conditions, strict=True)
+    ]
     rows = [
         RuleRow(rule, condition, *state_of(rule, reason, muted.get(rule.name), now), rule.name in armed)
-        for (rule, reason), condition in zip(rules, conditions, strict=True)
+        for rule, reason, condition in known
     ]
     return sorted(rows, key=lambda row: row.state in (RuleState.INACTIVE, RuleState.OFF))
 

@@ -88,7 +88,7 @@ def supplied_by(machine: MachineView | None) -> dict[Scope, Collection[str]] | N
     """The keys that this machine has values for, by scope; None as long as that is not known."""
     if machine is None or len(machine.past) < FEWEST_MOMENTS:
         return None
-    from jobtop.core.alerts.extra_keys import BY_EXTRA_KEY
+    from jobtop.core.alerts.expressions.extra_keys import BY_EXTRA_KEY
 
     gpus = machine.detail.get("gpus", {}).values()
     on_gpus = {key for gpu in gpus for key, value in gpu.items() if value is not None}

@@ -93,9 +93,7 @@ def check(path: Path, text: str, rule: Rule, config: Config) -> None:
     ]
     stronger = stronger_files(config, path)
     weaker = [alert for alert in config.alerts if alert.origin != str(path) and alert.origin not in stronger]
-    before = table_problems(weaker, ())
-    found = [problem for problem in table_problems([*weaker, *own], ()) if problem not in before]
-    if found:
+    if found := table_problems(own, (), weaker):
         raise ConfigError(found[0])
 
 

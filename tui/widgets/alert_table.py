@@ -44,7 +44,7 @@ def alert_row(job: Job, alert: StoredAlert, rules: Mapping[str, Rule]) -> AlertR
 
 def worst_text(alert: StoredAlert, rules: Mapping[str, Rule]) -> str:
     """The worst value in the unit of its rule; empty if the rule is gone, or is not about a value."""
-    from jobtop.core.alerts.measures import format_measured
+    from jobtop.core.alerts.expressions.measures import format_measured
 
     rule = rules.get(alert.rule)
     if rule is None or rule.expression is None or alert.worst is None:
@@ -69,7 +69,7 @@ def state(row: AlertRow) -> Cell:
     if row.alert.state is State.ACKNOWLEDGED:
         return Words("acked", Tone.GREY)
     tones = {State.FIRING: SEVERITY_GLYPHS[str(row.alert.severity)][1], State.RESOLVED: Tone.BLUE}
-    return Words(str(row.alert.state), tones.get(row.alert.state, Tone.GREY))
+    return Words(row.alert.state_word, tones.get(row.alert.state, Tone.GREY))
 
 
 def columns() -> tuple[Column[AlertRow], ...]:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from jobtop.core.alerts.model import State
-from jobtop.core.units import format_duration
+from jobtop.core.text.rule_text import not_armed_text
+from jobtop.core.units import ABSENT, format_duration
+from jobtop.store.alerts.alert_rows import HAPPENED
 from jobtop.tui.data.alert_rules import STATE_GLYPHS, RuleRow, RuleState
 from jobtop.tui.data.incidents import SEVERITIES, Incidents, glyph_of, incident_text, severity_of
 from jobtop.tui.palette import SEVERITY_GLYPHS, Tone
@@ -84,6 +86,8 @@ def lasting(now: float) -> Callable[[Incident], Cell]:
     def cell(incident: Incident) -> Cell:
         if incident.severity is None:
             return Words(format_duration(incident.duration_seconds), Tone.GREY)
+        if incident.is_moment:
+            return Words(ABSENT, Tone.GREY)
         if incident.resolved_at is not None:
             return Words(short_duration(incident.resolved_at - incident.at), Tone.GREY)
         return Words(short_duration(max(0.0, now - incident.at)), Tone.GREY)
@@ -109,7 +113,7 @@ def rule(incident: Incident) -> Cell:
 
 
 def past_columns(now: float) -> IncidentColumns:
-    """The columns of what has been; a resolved alert has a check mark."""
+    """The columns of what has been; with how it ended."""
     return (
         Column("sign", "", sign, 1, sortable=False),
         Column("when", "WHEN", when(now), 8, sortable=False),
@@ -121,8 +125,10 @@ def past_columns(now: float) -> IncidentColumns:
 
 
 def end(incident: Incident) -> Cell:
-    """How it ended: resolved, acknowledged, or not yet."""
-    if incident.resolved_at is not None:
+    """How it ended: resolved, acknowledged, or not yet; what is about one moment has happened."""
+    if incident.is_moment and not incident.is_acknowledged:
+        return Words(HAPPENED)
+    if incident.resolved_at is not None and not incident.is_moment:
         return Words("resolved", Tone.BLUE)
     return Words("acked" if incident.is_acknowledged else "open", Tone.GREY if incident.is_acknowledged else Tone.TEXT)
 
@@ -155,6 +161,8 @@ def rule_condition(row: RuleRow) -> Cell:
     """When the rule fires; before that, why it does not, until when it is muted, and whether it may act."""
     is_in_force = row.state <= RuleState.MUTED
     pieces = [Span("may act · ", Tone.VERMILION)] if row.is_armed else []
+    if is_in_force and row.rule.endings and not row.is_armed:
+        pieces.append(Span(f"{not_armed_text(row.rule.name)} · ", Tone.YELLOW))
     if row.words:
         pieces.append(Span(f"{row.words} · ", Tone.YELLOW))
     return Pieces([*pieces, Span(row.condition, Tone.TEXT if is_in_force else Tone.GREY)])

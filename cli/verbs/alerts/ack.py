@@ -32,15 +32,16 @@ def complete_alert_or_job(ctx: click.Context, param: click.Parameter, incomplete
     return [*map(CompletionItem, complete_alert(ctx, param, incomplete)), *complete_job_id(ctx, param, incomplete)]
 
 
-@click.command(epilog=FORMS_HELP)
+@click.command(epilog=FORMS_HELP, short_help="Note that you have seen alerts or failed jobs.")
 @click.argument("words", nargs=-1, metavar="ALERT… | JOB…", shell_complete=complete_alert_or_job)
 @click.option("--note", metavar="TEXT", help="Why, or what is done about it; kept with the alert.")
 @click.option("--all", "everything", is_flag=True, help="Acknowledge all alerts and all failed jobs.")
 @click.pass_obj
 def ack(app: App, words: tuple[str, ...], note: str | None, everything: bool) -> int:
-    """Note that you have seen alerts, by their ids, or the failure and the alerts of jobs.
+    """Note that you have seen alerts or failed jobs.
 
-    They are no longer counted as new. An acknowledged alert stays open until its condition is no longer true.
+    ALERT is the id of an alert. JOB means the failure of a job and all its alerts. They are no longer
+    counted as new. An acknowledged alert stays open until its condition is no longer true.
     """
     if everything and words:
         raise UsageError("--all and ids cannot be combined")

@@ -1,6 +1,7 @@
 """`jobtop alerts arm` and `disarm`: whether a rule may stop, kill, pause or signal jobs."""
 
 import time
+from collections.abc import Sequence
 
 import click
 
@@ -11,8 +12,8 @@ from jobtop.core.alerts.model import Rule
 from jobtop.core.alerts.rule_set import load_rule_set
 from jobtop.core.errors import UsageError
 from jobtop.core.run.request import user_name
+from jobtop.core.text.shell_text import shell_text
 from jobtop.core.units import format_duration, printable
-from jobtop.lifecycle.alerts.dispatch import ENDING
 from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
 from jobtop.store.alerts.marks import MarkKind, Marks
 
@@ -20,17 +21,18 @@ DEEDS = {"stop": "stops", "kill": "kills", "pause": "pauses"}
 MOST_LISTED = 10
 
 
-@click.command("arm")
+@click.command("arm", short_help="Let a rule stop, kill, pause or signal jobs.")
 @click.argument("name", metavar="RULE", shell_complete=complete_rule)
 @click.option("--note", metavar="TEXT", help="Why; kept with the rule.")
 @click.pass_obj
 def arm(app: App, name: str, note: str | None) -> int:
     """Let a rule act: stop, kill, pause or signal jobs, as its steps and actions say.
 
-    Until then it only says what it would do. It never ends or pauses a job in which a person works in a terminal.
+    Until then it only says what it would do. It never stops, kills, pauses or signals a job in which a person works in
+    a terminal.
     """
     rule = load_rule_set(app.config).find(name)
-    deeds = deeds_of(rule)
+    deeds = rule.endings
     if not deeds:
         raise UsageError(
             f'rule "{printable(name)}" only warns: none of its steps and actions stops, kills or pauses jobs'
@@ -47,11 +49,11 @@ def arm(app: App, name: str, note: str | None) -> int:
         print(f"  {firing_text(alert, deeds, now)}")
     if len(firing) > MOST_LISTED:
         print(f"  … and {len(firing) - MOST_LISTED} more (jobtop alerts list --rule RULE)")
-    print(f"  to take it back: jobtop alerts disarm {quoted(name)}")
+    print(f"  to take it back: jobtop alerts disarm {shell_text([name])}")
     return 0
 
 
-@click.command("disarm")
+@click.command("disarm", short_help="Let a rule only warn.")
 @click.argument("name", metavar="RULE", shell_complete=complete_rule)
 @click.pass_obj
 def disarm(app: App, name: str) -> int:
@@ -62,12 +64,6 @@ def disarm(app: App, name: str) -> int:
     load_rule_set(app.config).find(name)
     print(f'The rule "{printable(name)}" was not armed.')
     return 0
-
-
-def deeds_of(rule: Rule) -> list[tuple[float, str]]:
-    """Return what a rule does to jobs that needs arming, each with the seconds after which it does."""
-    words = [(0.0, word) for word in rule.actions] + [(step.after_seconds, step.do) for step in rule.steps]
-    return [(after, word) for after, word in words if word.partition(":")[0] in ENDING]
 
 
 def deed_text(deed: tuple[float, str]) -> str:
@@ -83,16 +79,9 @@ def jobs_text(rule: Rule) -> str:
     return f"{chosen} in {printable(rule.directory)}" if rule.directory else chosen
 
 
-def firing_text(alert: StoredAlert, deeds: list[tuple[float, str]], now: float) -> str:
+def firing_text(alert: StoredAlert, deeds: Sequence[tuple[float, str]], now: float) -> str:
     """Return a job for which the rule is true now, and when the next deed is due."""
     since = now - alert.began_at
     later = [after for after, _ in deeds if after > since]
     when = f"next in {format_duration(min(later) - since)}" if later else "left alone: its moment has passed"
     return f"{printable(owner_text(alert))}: {alert.state} for {format_duration(since)}, {when}"
-
-
-def quoted(name: str) -> str:
-    """Return a name as a shell takes it."""
-    import shlex
-
-    return shlex.quote(printable(name))

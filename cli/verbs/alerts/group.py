@@ -18,6 +18,7 @@ VERBS = {
     "unmute": "mute:unmute",
     "arm": "arm:arm",
     "disarm": "arm:disarm",
+    "send": "send:send",
     "try-action": "try_action:try_action",
     "test": "replay:test",
 }
@@ -56,4 +57,7 @@ class AlertVerbs(click.Group):
 
 @click.group(cls=AlertVerbs)
 def alerts() -> None:
-    """List alerts, acknowledge and mute them, and let rules act on jobs; without a verb, list them."""
+    """List alerts, acknowledge and mute them, send messages that wait, and let rules act on jobs.
+
+    Without a verb, alerts are listed.
+    """

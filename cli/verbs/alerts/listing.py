@@ -22,12 +22,14 @@ from jobtop.cli.text.alert_lines import (
 )
 from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
 from jobtop.cli.values import Count, PastMoment
-from jobtop.cli.verbs.alerts.arm import deed_text, deeds_of, quoted
+from jobtop.cli.verbs.alerts.arm import deed_text
 from jobtop.cli.verbs.alerts.choices import complete_rule
 from jobtop.core.alerts.model import Action, Severity, State
 from jobtop.core.alerts.rule_set import load_rule_set
 from jobtop.core.errors import StoreError
 from jobtop.core.procfs import boot_id
+from jobtop.core.text.rule_text import not_armed_text
+from jobtop.core.text.shell_text import shell_text
 from jobtop.core.units import format_duration, number_of, printable
 from jobtop.lifecycle.alerts.book import Book
 from jobtop.lifecycle.alerts.messages import action_of
@@ -35,6 +37,7 @@ from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
 from jobtop.store.alerts.marks import MarkKind, Marks
 from jobtop.store.alerts.outbox import Outbox, Outgoing
 from jobtop.store.jobs import Jobs
+from jobtop.store.samples.hosts import not_measured_since
 
 RECENT_SECONDS = 86400.0
 DEFAULT_LIMIT = 50
@@ -43,7 +46,7 @@ RANKS = (State.FIRING, State.ACKNOWLEDGED, State.PENDING, State.RESOLVED)
 MUTES = (MarkKind.MUTE_RULE, MarkKind.MUTE_JOB)
 
 
-@click.command("list")
+@click.command("list", short_help="List active alerts, and those of the last day.")
 @click.option(
     "--state",
     "states",
@@ -72,23 +75,27 @@ MUTES = (MarkKind.MUTE_RULE, MarkKind.MUTE_JOB)
 def list_(app: App, /, style: str, reference: str | None, everything: bool, **options: Any) -> int:
     """List alerts: active ones first, then those that were resolved in the last day.
 
-    The last lines name messages that could not be sent, what is muted, and which rules are armed.
+    An alert about one moment, such as a failed job, has `happened`. The last lines name messages that could not be
+    sent, what is muted, which rules are armed, and which rules would act on jobs if they were armed.
     """
     limit = options["limit"] or (None if everything else DEFAULT_LIMIT)
     found = read_alerts(app, reference, everything, limit, options)
     shown = sorted(((jobs, alert) for jobs, alerts in found for alert in alerts), key=lambda pair: rank(pair[1]))
     listed = shown[:limit]
+    last_measured = unmeasured(app, time.time())
     if style != "table":
         messages = {jobs: by_alert(Outbox(jobs.database).listing()) for jobs, _ in found}
-        records = [alert_json(alert, messages[jobs].get(alert.id, ())) for jobs, alert in listed]
+        records = [
+            alert_json(alert, messages[jobs].get(alert.id, ()), last_measured(jobs, alert)) for jobs, alert in listed
+        ]
         print_records(style, records, empty=NO_ALERT)
         return 0
     now = time.time()
     if listed:
-        print(alert_table(app, listed, now))
+        print(alert_table(app, [(jobs, alert, last_measured(jobs, alert)) for jobs, alert in listed], now))
     else:
         print(empty_message(app, reference is not None or everything or any(options.values())))
-    for line in foot_lines(app, now):
+    for line in (*foot_lines(app, now), *not_armed_lines(app, [alert for _, alert in listed])):
         print(line)
     if len(shown) > len(listed):
         app.warn(f"only {number_of(len(listed), 'alert')}; --all lists all, --limit N lists N")
@@ -133,11 +140,27 @@ def resolve_left_open(app: App) -> None:
                 AlertStore(jobs.database).resolve_left_open(boot_id(), app.paths.host)
 
 
-def alert_table(app: App, listed: list[tuple[Jobs, StoredAlert]], now: float) -> str:
+def unmeasured(app: App, now: float) -> Callable[[Jobs, StoredAlert], float | None]:
+    """Return a function that says since when nothing measures the host or the device of an open alert."""
+    known: dict[tuple[Jobs, str], float | None] = {}
+
+    def since(jobs: Jobs, alert: StoredAlert) -> float | None:
+        if alert.job_id is not None or alert.host is None or not alert.is_open:
+            return None
+        key = jobs, alert.host
+        if key not in known:
+            is_here = jobs.database.path == app.paths.store and alert.host == app.paths.host
+            known[key] = not_measured_since(jobs.database, alert.host, is_here, now)
+        return known[key]
+
+    return since
+
+
+def alert_table(app: App, listed: list[tuple[Jobs, StoredAlert, float | None]], now: float) -> str:
     """Return the table, with a column for the host if there are several stores."""
     if not app.stores or not app.fleet.has_several:
-        return table(COLUMNS, [alert_row(alert, now) for _, alert in listed])
-    rows = [(alert.host or jobs.database.path.stem, *alert_row(alert, now)) for jobs, alert in listed]
+        return table(COLUMNS, [alert_row(alert, now, since) for _, alert, since in listed])
+    rows = [(alert.host or jobs.database.path.stem, *alert_row(alert, now, since)) for jobs, alert, since in listed]
     return table((HOST, *COLUMNS), rows)
 
 
@@ -168,6 +191,16 @@ def foot_lines(app: App, now: float) -> list[str]:
     return [line for _, lines in app.fleet.each(read) for line in lines]
 
 
+def not_armed_lines(app: App, listed: list[StoredAlert]) -> list[str]:
+    """Return a line for each rule with an open alert of this host's jobs that would act on them if it were armed."""
+    names = {alert.rule for alert in listed if alert.is_open and alert.job_id and alert.host == app.paths.host}
+    if not names or not app.has_store():
+        return []
+    armed = Marks(app.jobs().database).names(MarkKind.ARMED)
+    rules = [rule for rule in load_rule_set(app.config).in_force if rule.name in names - armed and rule.endings]
+    return [f'rule "{printable(rule.name)}" only warns; {not_armed_text(rule.name)}' for rule in rules]
+
+
 def holding(app: App, jobs: Jobs, now: float) -> Callable[[Outgoing], str | None]:
     """Return a function that says why a message of this host is not tried now; None if it is, or was just made."""
     if jobs.database.path != app.paths.store:
@@ -193,5 +226,5 @@ def armed_text(app: App, jobs: Jobs, name: str) -> str:
         return label
     rule = next((rule for rule in load_rule_set(app.config).in_force if rule.name == name), None)
     if rule is None:
-        return f"{label}, but there is no such rule in force here (jobtop alerts disarm {quoted(name)})"
-    return f"{label}: {', '.join(map(deed_text, deeds_of(rule))) or 'it only warns now, and acts on no job'}"
+        return f"{label}, but there is no such rule in force here (jobtop alerts disarm {shell_text([name])})"
+    return f"{label}: {', '.join(map(deed_text, rule.endings)) or 'it only warns now, and acts on no job'}"

@@ -35,7 +35,7 @@ def complete_rule_or_job(ctx: click.Context, param: click.Parameter, incomplete:
     return [*map(CompletionItem, complete_rule(ctx, param, incomplete)), *complete_job_id(ctx, param, incomplete)]
 
 
-@click.command("mute")
+@click.command("mute", short_help="Send no messages of a rule, or about a job, for a time.")
 @click.argument("words", nargs=-1, metavar="[RULE|JOB]...", shell_complete=complete_rule_or_job)
 @click.option(
     "--for", "seconds", type=Duration(), help="For this long, such as 2h; by default until jobtop alerts unmute."
@@ -67,7 +67,7 @@ def mute(app: App, /, words: tuple[str, ...], seconds: float | None, note: str |
     return 0
 
 
-@click.command("unmute")
+@click.command("unmute", short_help="Send messages of a rule, or about a job, again.")
 @click.argument("words", nargs=-1, metavar="RULE|JOB...", shell_complete=complete_rule_or_job)
 @click.option("--all", "everything", is_flag=True, help="Unmute everything.")
 @click.pass_obj

@@ -15,7 +15,7 @@ from jobtop.cli.text.tables import TableColumn, format_options, print_records, t
 from jobtop.cli.values import PastMoment
 from jobtop.cli.verbs.alerts.choices import complete_rule
 from jobtop.cli.verbs.store import Progress, progress_bar
-from jobtop.core.alerts.expression import format_value
+from jobtop.core.alerts.expressions.expression import format_value
 from jobtop.core.alerts.model import Rule, RuleKind
 from jobtop.core.alerts.rule_set import load_rule_set
 from jobtop.core.clock import iso, local
@@ -46,7 +46,7 @@ SECONDS_KINDS = (RuleKind.STALL, RuleKind.ABSENCE)
 Found = list[tuple[Jobs, Firing]]
 
 
-@click.command("test")
+@click.command("test", short_help="Print when a rule would have fired for recorded jobs.")
 @click.argument("name", metavar="RULE", shell_complete=complete_rule)
 @click.option("--job", "reference", metavar="ID", shell_complete=complete_job_id, help="Replay this job only.")
 @click.option("--since", type=PastMoment(), help="Jobs started since then, such as 30d; 7d by default.")

@@ -1,6 +1,6 @@
 """`jobtop alerts rules`: every alert rule, its state, when it fires, and what it does then."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -15,9 +15,9 @@ from jobtop.core.config import Config, shown_action
 from jobtop.core.errors import StoreError
 from jobtop.core.metrics import Scope
 from jobtop.core.model import SCHEMA_VERSION
-from jobtop.core.text.rule_text import condition_text
+from jobtop.core.text.rule_text import condition_text, not_armed_text
 from jobtop.core.units import ABSENT, format_duration, number_of, printable
-from jobtop.store.alerts.marks import MarkKind, Marks
+from jobtop.store.alerts.marks import Mark, MarkKind, Marks, failure_of
 
 ACTIVE, OFF, INACTIVE, WRONG = "active", "off", "inactive", "wrong"
 COLUMNS = (
@@ -30,20 +30,20 @@ COLUMNS = (
 )
 
 
-@click.command("rules")
+@click.command("rules", short_help="List the rules, their states and what they do.")
 @format_options
 @click.pass_obj
 def rules(app: App, style: str) -> int:
     """List all alert rules: those that come with jobtop, and those of your configuration.
 
-    A rule is active, off (switched off by you), inactive (this machine does not supply what it needs) or wrong. Wrong
-    rules are named on standard error. An armed rule may stop, kill, pause or signal jobs. Of an action only its name or
-    its type is shown, never an address.
+    A rule is active, off (switched off by you), inactive (this machine does not supply what it needs, or jobtop failed
+    to evaluate it) or wrong. Wrong rules are named on standard error. A rule may stop, kill, pause or signal jobs only
+    when it is armed. Of an action only its name or its type is shown, never an address.
     """
     found = load_rule_set(app.config)
     for problem in found.problems[1:]:  # the first one was named when the configuration was read
         app.warn(f"{problem.text}; ignored")
-    records = [*rule_records(found, app.config, armed_names(app))]
+    records = [*rule_records(found, app.config, read_marks(app))]
     if style == "table":
         print(table(COLUMNS, map(rule_row, records)))
         states = [record["state"] for record in records]
@@ -54,21 +54,24 @@ def rules(app: App, style: str) -> int:
     return 0
 
 
-def armed_names(app: App) -> Collection[str] | None:
-    """Return the names of the rules that may act on jobs; None if that cannot be read."""
+def read_marks(app: App) -> Sequence[Mark] | None:
+    """Return what the store has about rules: which may act on jobs, and which failed; None if it cannot be read."""
     if not app.has_store():
         return ()
     try:
-        return Marks(app.jobs().database).names(MarkKind.ARMED)
+        return Marks(app.jobs().database).all()
     except StoreError:
         return None
 
 
-def rule_records(found: RuleSet, config: Config, armed: Collection[str] | None) -> Iterator[dict[str, Any]]:
+def rule_records(found: RuleSet, config: Config, marks: Sequence[Mark] | None) -> Iterator[dict[str, Any]]:
     """Yield each rule as a record; a wrong table of its own name is one too."""
     supplied = supplied_here(config.texts("monitor.without"))
+    armed = None if marks is None else {mark.name for mark in marks if mark.kind is MarkKind.ARMED}
     for rule in found.rules:
-        yield rule_record(rule, found, config, supplied) | armed_field(rule.name, armed)
+        record = rule_record(rule, found, config, supplied) | armed_field(rule.name, armed)
+        failure = failure_of(rule, marks or ()) if record["state"] == ACTIVE else None
+        yield record if failure is None else record | {"state": INACTIVE, "reason": failure}
     known = {rule.name for rule in found.rules}
     for problem in found.problems:
         if problem.is_rule and problem.name not in known:
@@ -123,6 +126,7 @@ def rule_record(
         "actions": [*map(shown_action, rule.actions)],
         "steps": [{"after_seconds": step.after_seconds, "do": step.do} for step in rule.steps],
         "origin": rule.origin,
+        "needs_arming": bool(rule.endings),
     }
 
 
@@ -147,6 +151,8 @@ def rule_row(record: Mapping[str, Any]) -> tuple[str, ...]:
     reason = reason.replace(f"alert.{printable(record['name'])}.", "")
     because = f": {reason}" if reason else ""
     armed = ", armed" if record["armed"] else ""
+    if record["needs_arming"] and record["armed"] is False and record["state"] == ACTIVE:
+        armed = f", {not_armed_text(record['name'])}"
     steps = [f"{step['do']} after {format_duration(step['after_seconds'])}" for step in record["steps"]]
     origin = "jobtop" if record["origin"] == BUILT_IN else record["origin"]
     return (

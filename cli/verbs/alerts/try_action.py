@@ -23,11 +23,11 @@ def complete_action(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
         app.close()
 
 
-@click.command("try-action")
+@click.command("try-action", short_help="Send a test message through an action.")
 @click.argument("name", shell_complete=complete_action)
 @click.pass_obj
 def try_action(app: App, name: str) -> int:
-    """Send a test message through an action, and say whether it was accepted; exit code 1 if not.
+    """Send a test message through an action, and say whether it was accepted. The exit code is 1 if it was not.
 
     NAME is the name of an [[action]] table, or a short form such as bell or webhook:https://example.org/hook.
     """

@@ -6,7 +6,7 @@ from jobtop.core.alerts.detector import Finding, Indifferent
 from jobtop.core.alerts.detectors.forecast import forecast
 from jobtop.core.alerts.detectors.leak import find_leak
 from jobtop.core.alerts.detectors.thinned import ThinnedWindow
-from jobtop.core.alerts.measures import NUMBER, PER_SECOND, format_measured
+from jobtop.core.alerts.expressions.measures import NUMBER, PER_SECOND, format_measured
 from jobtop.core.alerts.model import RuleKind
 from jobtop.core.alerts.state_machine import Verdict
 from jobtop.core.text.alert_text import subject

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobtop.core.alerts.detector import Finding, Indifferent
 from jobtop.core.alerts.detectors.deviation import DEFAULT_FACTOR, Deviation, Usual, deviation, measure_of, usual
-from jobtop.core.alerts.measures import format_measured
+from jobtop.core.alerts.expressions.measures import format_measured
 from jobtop.core.alerts.state_machine import Verdict
 from jobtop.core.model import Status
 from jobtop.core.units import format_percent, number_of

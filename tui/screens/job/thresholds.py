@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from jobtop.core.alerts.expression import format_value
+from jobtop.core.alerts.expressions.expression import format_value
 from jobtop.core.alerts.model import RuleKind
 from jobtop.core.metrics import Kind, Scope, find_metric
 from jobtop.tui.chart.plotting import Threshold

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from jobtop.core.alerts.expression_parser import Node, keys_of, parse_tree
-from jobtop.core.alerts.expression_source import Source, source_of
-from jobtop.core.alerts.extra_keys import SLOW_JOB_KEYS
-from jobtop.core.alerts.measures import NUMBER, format_measured
+from jobtop.core.alerts.expressions.expression_parser import Node, keys_of, parse_tree
+from jobtop.core.alerts.expressions.expression_source import Source, source_of
+from jobtop.core.alerts.expressions.extra_keys import SLOW_JOB_KEYS
+from jobtop.core.alerts.expressions.measures import NUMBER, format_measured
 from jobtop.core.metrics import JOB_COLUMNS, Scope, derived_of
 from jobtop.core.record import record
 

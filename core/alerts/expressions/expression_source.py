@@ -6,7 +6,7 @@ The source has known keys, positions and numbers only. It refers to `a` (values 
 
 from __future__ import annotations
 
-from jobtop.core.alerts.extra_keys import ELAPSED
+from jobtop.core.alerts.expressions.extra_keys import ELAPSED
 from jobtop.core.metrics import Scope, derived_of
 from jobtop.core.record import record
 
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobtop.core.alerts.expression_parser import Node
+    from jobtop.core.alerts.expressions.expression_parser import Node
 
 SIGNS = {"+": "+", "-": "-", "*": "*", "/": "/"}
 

@@ -7,8 +7,16 @@ from __future__ import annotations
 
 import re
 
-from jobtop.core.alerts.extra_keys import BY_EXTRA_KEY, SLOW_JOB_KEYS
-from jobtop.core.alerts.measures import NUMBER, RATIO, measure_of, measure_of_rate, product, quotient, sum_measure
+from jobtop.core.alerts.expressions.extra_keys import BY_EXTRA_KEY, SLOW_JOB_KEYS
+from jobtop.core.alerts.expressions.measures import (
+    NUMBER,
+    RATIO,
+    measure_of,
+    measure_of_rate,
+    product,
+    quotient,
+    sum_measure,
+)
 from jobtop.core.errors import BadValue, did_you_mean
 from jobtop.core.metrics import BY_KEY, Kind, Metric, Scope, Unit, derived_of
 from jobtop.core.record import record

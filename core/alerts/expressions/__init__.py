@@ -1,0 +1,1 @@
+"""The calculations of rules: parsed, compiled, and the units of their values."""
