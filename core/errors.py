@@ -5,7 +5,10 @@ JobtopError                    125
 │   ├── BadValue                    a duration, size, number, … that does not parse
 │   ├── ConfigError                 a wrong key or value in a file, the environment or --set
 │   ├── UnknownJob                  no job has this id
-│   └── AmbiguousJob                several jobs have this prefix
+│   ├── AmbiguousJob                several jobs have this prefix
+│   ├── UnknownContainer            no engine that answers has a container of this name or id
+│   ├── AmbiguousContainer          several containers have this name or prefix
+│   └── AlreadyAttached             a container is a job already
 ├── StoreError                 125  the history could not be read or written
 │   ├── StoreUnavailable            missing, read-only, full
 │   │   └── StoreBusy               held by another program for longer than we wait
@@ -16,6 +19,9 @@ JobtopError                    125
 │   ├── BlockDamaged                a block of samples is not what was written
 │   └── RowDamaged                  a row has values that jobtop never writes
 ├── EvidenceDamaged            125  a file in a job's directory has values that a shim never writes
+├── EngineError                125  a container engine is absent, refuses, or does not answer
+│   ├── NoSuchContainer             it has no container of this name or id
+│   └── NoSuchImage                 it has no image of this name
 └── StartError                 125, 126 or 127: the command could not be started
 """
 
@@ -66,6 +72,18 @@ class AmbiguousJob(UsageError):
     """More than one job has this prefix."""
 
 
+class UnknownContainer(UsageError):
+    """No engine that answers has a container of this name or id, or there is no engine of this name."""
+
+
+class AmbiguousContainer(UsageError):
+    """Several containers have this name or prefix."""
+
+
+class AlreadyAttached(UsageError):
+    """A job is made from this container already."""
+
+
 class StoreError(JobtopError):
     """The history could not be read or written."""
 
@@ -104,6 +122,18 @@ class RowDamaged(StoreError):
 
 class EvidenceDamaged(JobtopError):
     """A file in a job's directory has values that a shim never writes."""
+
+
+class EngineError(JobtopError):
+    """A container engine is absent, refuses a request, or does not answer."""
+
+
+class NoSuchContainer(EngineError):
+    """The engine has no container of this name or id."""
+
+
+class NoSuchImage(EngineError):
+    """The engine has no image of this name; it may be pulled."""
 
 
 class StartError(JobtopError):

@@ -21,7 +21,9 @@ ANSWER_SECONDS = 2.0
 MOST_BYTES = 1 << 20
 REQUEST = b"GET /version HTTP/1.0\r\nHost: localhost\r\n\r\n"
 TLS_PORT, PLAIN_PORT = 2376, 2375
-NOT_YET = "containers are not measured yet"
+SHOWN = "jobtop containers shows its containers"
+INSIDE_SIGNS = (".dockerenv", "run/.containerenv")  # files that engines leave in their containers
+CDI_PLACES = ("etc/cdi", "var/run/cdi")
 
 
 class EngineProblem(Exception):  # noqa: N818 - named like the problems of sources
@@ -59,13 +61,47 @@ def container_findings(machine: MachineFiles, environ: Mapping[str, str], which:
     found = [named_host(host, machine) if host else engine_finding(docker, machine, which)]
     if which(podman.server) or any(machine.has(place) for place in podman.sockets):
         found.append(engine_finding(podman, machine, which))
-    return found
+    found = [reachable_from_inside(finding, machine) for finding in found]
+    gpu = gpu_finding(machine, which) if any(finding.state is State.WORKS for finding in found) else None
+    return found if gpu is None else [*found, gpu]
+
+
+def reachable_from_inside(finding: Finding, machine: MachineFiles) -> Finding:
+    """Where jobtop itself runs in a container, say how that container gets the socket of an engine."""
+    is_inside = any(machine.has(sign) for sign in INSIDE_SIGNS)
+    if not is_inside or finding.state is State.WORKS:
+        return finding
+    socket_path = "/run/podman/podman.sock" if finding.name == "Podman" else "/var/run/docker.sock"
+    meaning = f"jobtop runs inside a container that does not reach an engine: {finding.meaning}"
+    return Finding(finding.name, finding.state, meaning, f"start this container with -v {socket_path}:{socket_path}")
+
+
+def gpu_finding(machine: MachineFiles, which: Which) -> Finding | None:
+    """Check whether containers can be given NVIDIA's GPUs; None on a machine without NVIDIA's driver."""
+    if not (machine.has("proc/driver/nvidia") or machine.has("dev/nvidiactl")):
+        return None
+    name = "GPUs in containers"
+    if any(_has_nvidia_device(machine, place) for place in CDI_PLACES):
+        return Finding(name, State.WORKS, "NVIDIA's are described for containers (CDI): jobtop run --gpus")
+    if which("nvidia-container-runtime") or which("nvidia-container-cli"):
+        return Finding(name, State.WORKS, "NVIDIA Container Toolkit is installed: jobtop run --gpus")
+    remedy = "install the NVIDIA Container Toolkit, then as root: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+    return Finding(
+        name, State.ABSENT, "containers cannot reach NVIDIA's GPUs: no toolkit and no CDI description", remedy
+    )
+
+
+def _has_nvidia_device(machine: MachineFiles, place: str) -> bool:
+    try:
+        return any("nvidia" in name for name in os.listdir(machine.path(place)))
+    except OSError:
+        return False
 
 
 def named_host(host: str, machine: MachineFiles) -> Finding:
     """Check the server that DOCKER_HOST names."""
     try:
-        return Finding("Docker", State.WORKS, f"{version_at(host)} answers at {host} (DOCKER_HOST); {NOT_YET}")
+        return Finding("Docker", State.WORKS, f"{version_at(host)} answers at {host} (DOCKER_HOST); {SHOWN}")
     except PermissionError as error:
         path = host.removeprefix("unix://")
         return Finding("Docker", State.FAILS, f"DOCKER_HOST={host}: {error.strerror}", join_remedy(path, machine))
@@ -79,7 +115,7 @@ def engine_finding(engine: Engine, machine: MachineFiles, which: Which) -> Findi
     denied, silent = None, None
     for path in (machine.path(place) for place in engine.sockets):
         try:
-            return Finding(engine.name, State.WORKS, f"{version_at(f'unix://{path}')} answers at {path}; {NOT_YET}")
+            return Finding(engine.name, State.WORKS, f"{version_at(f'unix://{path}')} answers at {path}; {SHOWN}")
         except PermissionError:
             denied = denied or path
         except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):

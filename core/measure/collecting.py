@@ -8,7 +8,7 @@ from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.measure.collectors.processes import ProcessTable
 from jobtop.core.measure.source_runs import FastRun, SlowRun
-from jobtop.core.measure.sources import HOST_SOURCES, JOB_SOURCES, open_runs
+from jobtop.core.measure.sources import CONTAINERS, HOST_SOURCES, JOB_SOURCES, open_runs
 from jobtop.core.measure.watch import UNKNOWN_ROW
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.record import replace
@@ -35,6 +35,7 @@ class Collecting:
         self.options, self._watches = options, watches
         self._job_runs = open_runs(JOB_SOURCES, options)
         self._host_runs: list[Run] = []
+        self._has_elsewhere = False  # a job that only an engine counts, now or before
         opened = options.opened.get("processes")
         # Limits are enforced and snapshots are taken by the processes, also if another source is in their place.
         self.processes = opened if isinstance(opened, ProcessSource) else ProcessSource(ProcessTable(options.proc))
@@ -68,9 +69,15 @@ class Collecting:
         return bool(self._host_runs)
 
     def set_jobs(self, jobs: Jobs) -> None:
-        """Let slow sources read these jobs."""
+        """Let slow sources read these jobs; those that only an engine counts are given to one source."""
+        elsewhere = {key: target for key, target in jobs.items() if target.engine is not None}
+        here = {key: jobs[key] for key in jobs.keys() - elsewhere.keys()} if elsewhere else jobs
         for run in self._job_runs:
-            run.set_jobs(jobs)
+            if run.name != CONTAINERS:
+                run.set_jobs(here)
+            elif elsewhere or self._has_elsewhere:
+                self._has_elsewhere = True
+                run.set_jobs(elsewhere)
 
     def take_last_remarks(self, watch: Watch) -> None:
         """Give a job that has ended what slow sources said about it since the last tick."""
@@ -119,7 +126,8 @@ class Collecting:
         Returns the jobs in which a process has run, and the moments of the readings: of some jobs, and of the others.
         """
         if due != self._due:
-            self._due, self._due_jobs = due, {watch.key: watch.target for watch in due}
+            self._due = due
+            self._due_jobs = {watch.key: watch.target for watch in due if watch.target.engine is None}
         moments: dict[str, float] = {}
         moved: list[Watch] = []
         for run in self._job_runs:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from jobtop.core.clock import automatic_interval
 from jobtop.core.measure.tally import Spread, Tally
+from jobtop.core.measure.target import CONTAINER
 from jobtop.core.metrics import BY_KEY, JOB_COLUMNS, Unit
 from jobtop.core.model import Job, Sample
 from jobtop.core.record import record, replace
+from jobtop.core.run.attached import with_missing_totals
 from jobtop.core.run.outcome import (
     BY_SAMPLES,
     IMPOSSIBLE,
@@ -50,10 +52,13 @@ class Observation:
     unread_memfd_bytes: int = 0  # that may be in open files it was not looked for in
     remarks: tuple[Remarks, ...] = ()  # of the sources
     last_counts: Sample | None = None  # counters that were read once more at its end
+    is_stored: bool = False  # the samples are those of a process that did not see the end of the job
 
     def of(self, job: Job) -> Job:
         """The finished record with what was seen."""
         newest = self.tally.last if self.tally.samples > 1 else None
+        if newest is not None and job.kind == CONTAINER:
+            job = with_missing_totals(job, newest, self.high_bytes)
         last = end_sample_after(newest, job)
         if last is not None:
             self.tally.add(last)
@@ -73,6 +78,7 @@ class Observation:
             self.tally.count(self.last_counts)
         job = _with_gpus(job, spreads, self.tally.total("energy.gpu"))
         job = self._with_remarks(_with_energy(_with_totals(job, self.tally), newest))
+        job = _with_uncounted_network(job, newest) if self.is_stored else job
         return self._doubted(self._with_unread(watched(job, self.over_bytes)))
 
     def _with_remarks(self, job: Job) -> Job:
@@ -142,7 +148,7 @@ def seen_in(samples: Iterable[Sample]) -> Observation:
     for sample in samples:
         is_unchanged = sample.values == tally.last.values
         tally.add(replace(sample, values=tally.last.values) if is_unchanged else sample)
-    return Observation(tally)
+    return Observation(tally, is_stored=True)
 
 
 def shape(key: str, spread: Spread) -> dict[str, float | None]:
@@ -235,6 +241,17 @@ def _with_totals(job: Job, tally: Tally) -> Job:
     if received is not None and sent is not None:
         usage = replace(usage, net_rx_bytes=round(received), net_tx_bytes=round(sent))
     return replace(job, usage=usage)
+
+
+def _with_uncounted_network(job: Job, newest: Sample | None) -> Job:
+    """The record says from when on nothing counted the bytes of a job that had used the network before."""
+    if newest is None or job.usage.net_rx_bytes is None or job.duration_seconds is None:
+        return job
+    rest = job.duration_seconds - newest.elapsed
+    if rest <= max(GAP_SECONDS, GAP_INTERVALS * (job.monitor.interval_seconds or 0.0)):
+        return job
+    why = f"network: not counted in the last {format_duration(rest)}, in which nothing watched the job"
+    return replace(job, incomplete=(*job.incomplete, why))
 
 
 def _with_energy(job: Job, newest: Sample | None) -> Job:

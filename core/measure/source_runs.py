@@ -187,6 +187,8 @@ class SlowRun:
             self._thread.join(LONGEST_END_SECONDS)
 
     def _is_stale(self, slot: Slot | None) -> bool:
+        if self._thread is None and slot is None:  # no job needed it yet
+            return False
         now = self._monotonic()
         since, seconds = (self._began, 0.0) if slot is None else (slot.monotonic, slot.seconds)
         if now - since <= STALE_INTERVALS * max(self._pause_seconds, seconds) or self.unavailable is not None:

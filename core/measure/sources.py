@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     Run = FastRun | SlowRun
 
 
+CONTAINERS = "containers"  # the source of jobs with an engine, which no other source is given
+
+
 @record
 class Options:
     """What sources are opened with: where the system's files are, what not to measure, and the sources before them."""
@@ -102,6 +105,11 @@ def network(options: Options) -> Source:
     return collector("network.source")(options)
 
 
+def containers(options: Options) -> Source:
+    """The source of jobs that only their engine counts; its thread, which the first such job starts, imports it."""
+    return DeferredSource(CONTAINERS, 1.0, lambda: collector("docker.source")(options))
+
+
 GPU_SOURCES: dict[str, Opener] = {
     "nvidia": nvidia,
     "drm": drm,
@@ -115,6 +123,7 @@ JOB_SOURCES: dict[str, Opener] = {
     **GPU_SOURCES,
     "files": files,
     "network": network,
+    CONTAINERS: containers,
 }
 # Sources of the host and its devices alone: one process records them for all.
 HOST_SOURCES: dict[str, Opener] = {

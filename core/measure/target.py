@@ -8,7 +8,10 @@ from jobtop.core.record import record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from jobtop.core.model import Job, Limits
+    from jobtop.core.run.container_file import ContainerFile
     from jobtop.core.run.facts import Started
+
+CONTAINER = "container"  # a kind of jobs
 
 
 @record
@@ -22,12 +25,17 @@ class Target:
     memory_limit_bytes: int | None = None  # the sampler stops the job above this
     main: Identity | None = None  # the job ends when this process exits; None if it is not known
     declared: Limits | None = None  # what the job asked for; None if that is not known
+    awaited: Identity | None = None  # the end of the job is looked for when this process exits; None: the root
+    engine: str | None = None  # the address of the engine that alone counts the job: its processes are not seen here
+    container_id: str | None = None  # of that engine
 
 
 def target_in(directory: object, job: Job) -> Target | None:
     """What to sample of a job, by the facts in its directory or, if damaged, by its record; None: not started."""
     from jobtop.core.run.facts import read_started
 
+    if job.kind == CONTAINER:
+        return target_of_container(directory, job)
     started = read_started(directory)
     if started is not None:
         return target_of(started, job.limits)
@@ -47,3 +55,37 @@ def target_of(started: Started, declared: Limits | None = None) -> Target:
         started.main,
         declared,
     )
+
+
+def target_of_container(directory: object, job: Job) -> Target | None:
+    """The processes of a container, without those around it; None if it has not started, or cannot be seen here."""
+    from jobtop.core.measure.collectors.cgroup import mounted
+    from jobtop.core.measure.collectors.proc import is_alive
+    from jobtop.core.run.container_file import read_container
+
+    file = read_container(directory)
+    if file is None or file.init is None:
+        return target_elsewhere(file, job)
+    is_watched_over = job.shim is not None and job.shim != file.init and is_alive(job.shim)
+    return Target(
+        file.init,
+        job.start_boottime or 0.0,
+        includes_root=True,
+        cgroups=mounted(file.cgroups),
+        main=file.init,
+        declared=job.limits,
+        awaited=job.shim if is_watched_over else file.init,
+    )
+
+
+def target_elsewhere(file: ContainerFile | None, job: Job) -> Target | None:
+    """A container that only its engine can count, as one of another machine; None if it has not started, or has ended.
+
+    The root is its runner, which starts no processes.
+    """
+    if file is None or file.engine is None or file.id is None or file.runner is None:
+        return None
+    if file.started_at is None or file.told is not None:
+        return None
+    start = job.start_boottime or 0.0
+    return Target(file.runner, start, declared=job.limits, awaited=job.shim, engine=file.engine, container_id=file.id)

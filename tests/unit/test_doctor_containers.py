@@ -172,3 +172,29 @@ def test_an_engine_that_does_not_answer_is_not_waited_for(
         (finding,) = found(machine)
     assert finding.state is State.FAILS
     assert "no answer" in finding.meaning
+
+
+def test_gpus_reach_containers_by_the_toolkit_or_by_cdi(machine: MachineFiles) -> None:
+    place = machine.path("var/run/docker.sock")
+    assert [finding.name for finding in found(machine, "dockerd")] == ["Docker"]
+    Path(machine.root, "proc/driver/nvidia").mkdir(parents=True)
+    assert [finding.name for finding in found(machine, "dockerd")] == ["Docker"]  # no engine answers
+    with served(place, DOCKER):
+        _, missing = found(machine)
+    assert (missing.name, missing.state) == ("GPUs in containers", State.ABSENT)
+    assert "nvidia-ctk" in (missing.remedy or "")
+    os.remove(place)
+    with served(place, DOCKER):
+        assert found(machine, "nvidia-container-runtime")[1].state is State.WORKS
+    os.remove(place)
+    Path(machine.root, "etc/cdi").mkdir(parents=True)
+    Path(machine.root, "etc/cdi/nvidia.yaml").touch()
+    with served(place, DOCKER):
+        assert "CDI" in found(machine)[1].meaning
+
+
+def test_inside_a_container_the_socket_has_to_be_mounted(machine: MachineFiles) -> None:
+    Path(machine.root, ".dockerenv").touch()
+    (docker,) = found(machine)
+    assert "inside a container" in docker.meaning
+    assert "-v /var/run/docker.sock" in (docker.remedy or "")

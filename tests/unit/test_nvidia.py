@@ -8,16 +8,19 @@ from pathlib import Path
 import pytest
 from faulty import flat
 
+from jobtop.core.measure.collectors.docker.gpu_numbers import ContainerGpus, ContainerOwners
 from jobtop.core.measure.collectors.gpu import nvidia
 from jobtop.core.measure.collectors.gpu.nvidia import Nvml
 from jobtop.core.measure.collectors.gpu.nvidia_driver import cards, driver_problem
 from jobtop.core.measure.collectors.gpu.nvidia_session import FIRST_RETRY_SECONDS, LIST_SECONDS, NvidiaSession
 from jobtop.core.measure.collectors.gpu.nvidia_source import SELDOM, NvidiaSource
+from jobtop.core.measure.collectors.machine_pids import MachinePids
 from jobtop.core.measure.collectors.pid_owners import PidOwners
 from jobtop.core.measure.device import Device
 from jobtop.core.measure.live.newest_gpus import FRESH_SECONDS, NewestGpus
 from jobtop.core.measure.source import Readings
-from jobtop.core.measure.source_runs import FastRun
+from jobtop.core.measure.source_runs import FastRun, SlowRun
+from jobtop.core.measure.sources import Options
 from nvml import (
     DRIVER_NOT_LOADED,
     GIBIBYTE,
@@ -30,6 +33,7 @@ from nvml import (
     load_in_this_process,
 )
 from processes import FakeProc, below
+from support import wait_for
 
 FIRST, SECOND = "GPU-aaaaaaaa-0000", "GPU-bbbbbbbb-0000"
 INSTANCE = "MIG-cccccccc-0000"
@@ -142,6 +146,27 @@ def test_three_jobs_on_two_gpus_have_their_own_numbers(machine: Machine) -> None
         "b": {"gpu.util": 20.0, "gpu.mem_used": 2 * GIBIBYTE, "energy.gpu": pytest.approx(200)},
         "c": {"gpu.util": 0.0, "gpu.mem_used": 5 * GIBIBYTE, "energy.gpu": 0.0},
     }
+
+
+def test_processes_on_gpus_are_those_of_containers_by_their_cgroups(machine: Machine) -> None:
+    first, second = "1" * 64, "2" * 64
+    for pid, path in ((11, f"docker/{first}"), (21, f"docker-{second}.scope"), (99, "user.slice")):
+        (machine.proc.root / str(pid) / "cgroup").write_text(f"0::/{path}\n")
+    machine.nvml.show(
+        FakeGpu(FIRST, processes=((11, GIBIBYTE, 40), (99, GIBIBYTE, 10))),
+        FakeGpu(SECOND, processes=((11, 2 * GIBIBYTE, 5), (21, None, 50))),
+    )
+    proc = str(machine.proc.root)
+    source = NvidiaSource(machine.session, ContainerOwners(proc, MachinePids(proc)))
+    run = SlowRun(source)
+    gpus = ContainerGpus(Options(), [run])
+    found = wait_for(lambda: gpus.read({first: below(11), second: below(21)}))
+    gpus.close()
+    assert found[first].values["gpu.mem_used"] == 3 * GIBIBYTE
+    assert found[first].values["gpu.util"] == 45
+    assert [(use.percent, use.memory_bytes) for use in found[first].gpus] == [(40, GIBIBYTE), (5, 2 * GIBIBYTE)]
+    assert "gpu.mem_used" not in found[second].values
+    assert [use.memory_bytes for use in found[second].gpus] == [None]
 
 
 def test_the_energy_of_jobs_is_that_of_the_script_within_one_percent(machine: Machine) -> None:

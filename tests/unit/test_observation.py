@@ -254,3 +254,16 @@ def test_a_job_that_has_ended_gets_a_last_sample_only_for_counters_that_are_new(
     fresh.sample(1.0)
     fresh.take("network", {"net.rx_bytes": 7})
     assert fresh.last_sample(1.1) is not None
+
+
+@pytest.mark.parametrize(("duration", "says_it"), [(60.0, True), (10.0, False)])
+def test_bytes_after_the_last_sample_of_an_unwatched_job_are_said_to_be_missing(duration: float, says_it: bool) -> None:
+    samples = [sample(float(step), net_rx_bytes=step * MIB, net_tx_bytes=step) for step in range(10)]
+    job = replace(JOB, duration_seconds=duration)
+    missing = [entry for entry in seen(*samples, job=job).incomplete if entry.startswith("network: not counted")]
+    assert bool(missing) == says_it, missing
+    assert not any(
+        entry.startswith("network") for entry in replace(seen_in(samples), is_stored=False).of(job).incomplete
+    )
+    offline = [sample(float(step)) for step in range(10)]
+    assert not any(entry.startswith("network") for entry in seen(*offline, job=job).incomplete)

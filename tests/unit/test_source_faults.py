@@ -30,7 +30,7 @@ WHEN = {
 PROBLEMS = re.compile(r"EnergyError: .|\w*Error: .*'{place}'")
 SUMS_OF_SOME = {field.key for field in FIELDS if field.presence is Presence.SOME}
 # These say what a number belongs to: a sensor has another name then, or another sensor is the hottest.
-TELLS_WHAT = re.compile(r"/(name|type|scope|\w+_label|slaves|vendor|energy1_input)$|/class/(hwmon|thermal)\b")
+TELLS_WHAT = re.compile(r"/(name|type|scope|\w+_label|vendor|energy1_input)$|/class/(hwmon|thermal)\b")
 SYSFS_NUMBER = re.compile(r"/sys/(class|devices|block|bus)/")  # the kernel gives a number in one piece
 PROCESS = re.compile(r"/proc/\d+/stat$")
 OTHER_FILES = {"gpu.temp", "gpu.fan"}  # they have a second file to be read from

@@ -72,6 +72,10 @@ class CgroupReader:
                 return True
         return False
 
+    def content(self, name: str) -> str:
+        """What a file said when it was last read; empty if it is not there."""
+        return decoded(self._contents.get(name, b""))
+
     @property
     def counts_memory(self) -> bool:
         return self._memory_place is not None

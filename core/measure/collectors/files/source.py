@@ -156,7 +156,8 @@ class FileSource:
     def _cores(self) -> float:
         """The share of a core that reading may cost now: a few processes are read as often as is promised."""
         processes = self._processes
-        if sum(len(job.tree.members) for job in list(processes.jobs.values())) <= FEW_IN_ALL:
+        jobs = list(processes.jobs.values())
+        if len(jobs) <= FEW_IN_ALL and sum(len(job.tree.members) for job in jobs) <= FEW_IN_ALL:
             return FEW_CORES if processes.budget_cores is None else min(FEW_CORES, FEW_SHARE * processes.budget_cores)
         details_cores = processes.details_cores
         return MOST_CORES if details_cores is None else min(MOST_CORES, DETAILS_SHARE * details_cores)

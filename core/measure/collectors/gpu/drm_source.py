@@ -19,7 +19,7 @@ from jobtop.core.record import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Protocol
 
     from jobtop.core.measure.collectors.gpu.drm_cards import Card
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.source import DeviceReading, Event, Jobs, Number
     from jobtop.core.measure.sources import Options
 
+    Members = Iterator[tuple[str, int, int, int | None]]  # job, start and pid of a process, and its CPU time
     Uses = dict[str, dict[int, Use]]  # by address of the GPU, and by pid
 
     class CardReader(Protocol):
@@ -123,8 +124,10 @@ class DrmSource:
         options: Options,
         processes: ProcessSource | None,
         monotonic: Callable[[], float] = time.monotonic,
+        list_members: Callable[[Jobs], Members] | None = None,
     ) -> None:
         self._sys, self._jobs_of, self._monotonic = options.sys, processes, monotonic
+        self._list_members = list_members or self._members_of_jobs
         self._cards = Cards(options.sys, options.proc, options.without)
         self._processes = DrmProcesses(options.proc)
         self._machine_pids = MachinePids(options.proc)
@@ -187,16 +190,20 @@ class DrmSource:
         self._cards.close()
 
     def _candidates(self, jobs: Jobs) -> tuple[dict[Process, int | None], dict[int, set[str]]]:
-        """The processes of jobs, as the source of processes knows them, and the jobs of each."""
+        """The processes of jobs, and the jobs of each."""
         found: dict[Process, int | None] = {}
         owners: dict[int, set[str]] = {}
+        for key, start, pid, cpu_ns in self._list_members(jobs):
+            found[start, pid] = cpu_ns
+            owners.setdefault(pid, set()).add(key)
+        return found, owners
+
+    def _members_of_jobs(self, jobs: Jobs) -> Members:
         listed = [] if self._jobs_of is None else list(self._jobs_of.jobs.items())
         for key, job in listed:
             if key in jobs:
                 for pid, member in list(job.tree.members.items()):
-                    found[member.start, pid] = member.cpu_ns
-                    owners.setdefault(pid, set()).add(key)
-        return found, owners
+                    yield key, member.start, pid, member.cpu_ns
 
     def _processes_on(
         self,

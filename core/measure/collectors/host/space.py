@@ -2,6 +2,7 @@
 
 A file system counts once for each disk that it lies on as a whole: its own device, and what is below that (LVM,
 encryption). One that spans several disks counts for the stacked device alone: which part is on which disk is not known.
+If it cannot be read what is below a device, that could be any disk: then only that device has a space.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     Space = tuple[int | None, int | None, str | None]
 
 MOST_TRIES = 3  # mount points of one file system, if the first ones may not be entered
+STACKED = ("dm", "md")  # a directory that only devices above others have
 DEEPEST_STACK = 8  # of devices above each other
 
 
@@ -43,6 +45,7 @@ class DiskSpace:
         self._text: str | None = None
         self._places: dict[str, list[str]] = {}
         self._disks: dict[str, list[str]] = {}
+        self._unread_stacks: set[str] = set()  # devices of which it is not known what is below them
 
     def collect(self) -> dict[str, tuple[int, int]]:
         """Bytes used and in all by disk; a disk of which a file system cannot be asked is absent."""
@@ -54,12 +57,12 @@ class DiskSpace:
         found = {}
         for disk, devices in self._disks.items():
             known = [space for device in devices if (space := spaces[device]) is not None]
-            if known and len(known) == len(devices):
+            if known and len(known) == len(devices) and self._unread_stacks <= {disk}:
                 found[disk] = (sum(used for used, _ in known), sum(total for _, total in known))
         return found
 
     def _look_up(self, mounts: list[Mount]) -> None:
-        self._places, self._disks = {}, {}
+        self._places, self._disks, self._unread_stacks = {}, {}, set()
         tree = Tree(mounts)
         for mount in sorted(mounts, key=lambda mount: mount.root != "/"):  # whole file systems before parts of them
             device = self._device(mount)
@@ -102,7 +105,13 @@ class DiskSpace:
                 entry = os.path.dirname(entry)
                 device = os.path.basename(entry).replace("!", "/")
             yield device
-            below = _listed(f"{entry}/slaves")
+            try:
+                below = os.listdir(f"{entry}/slaves")
+            except OSError as error:
+                is_missing = isinstance(error, FileNotFoundError)
+                if not is_missing or any(os.path.isdir(f"{entry}/{kind}") for kind in STACKED):
+                    self._unread_stacks.add(device)
+                return
             if len(below) != 1:
                 return
             device = below[0].replace("!", "/")
