@@ -81,6 +81,7 @@ class Limits:
     gpus: int | None = None
     timeout_seconds: float | None = None
     enforced: bool = False
+    pids: int | None = None  # processes and threads at the same time; only in containers
 
 
 @record
@@ -201,6 +202,7 @@ class JobSpec:
     hold_cpus: float | None = None
     nice: int | None = None
     ionice: str | None = None  # CLASS[:LEVEL]
+    container: dict[str, Any] | None = None  # the order of a container, see core/run/container_order.py
 
     def to_json(self) -> dict[str, Any]:
         return as_dict(self) | {"command": list(self.command), "schema_version": SCHEMA_VERSION}

@@ -13,23 +13,24 @@ from functools import partial
 from jobtop.core import journal
 from jobtop.core.clock import BOOTTIME
 from jobtop.core.errors import JobtopError, StoreBusy, StoreReplaced, UnknownJob
-from jobtop.core.measure.collectors import cgroup
 from jobtop.core.measure.collectors.proc import identify, is_alive
 from jobtop.core.measure.cost_shares import SharedCost
 from jobtop.core.measure.engine import Engine, chosen
-from jobtop.core.model import Job, JobSpec, Status
+from jobtop.core.model import Job, JobSpec
 from jobtop.core.record import replace
 from jobtop.core.run.supervisor import AgentLaunch
 from jobtop.lifecycle import agent_lock
 from jobtop.lifecycle.ends import judge_alerts, observation_in
 from jobtop.lifecycle.kinds.kind import Watched
-from jobtop.lifecycle.kinds.registry import kind_of
+from jobtop.lifecycle.kinds.registry import is_attached_container, kind_of
 from jobtop.lifecycle.queue_runner import Starter, contained, mistake
 from jobtop.lifecycle.reconcile import has_a_recorder, import_unrecorded, record_end, with_shim
+from jobtop.lifecycle.recording import Recording, awaited, broken, open_pidfd, open_pidfd_of, rewritten
 from jobtop.lifecycle.start import kept_spec
 from jobtop.store import agents
 from jobtop.store.alerts.counts import count_unsent
 from jobtop.store.database import open_to_write
+from jobtop.store.follows import Follows
 from jobtop.store.jobs import Event, Jobs, event
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.sink import StoreSink
@@ -43,10 +44,10 @@ if TYPE_CHECKING:
     from jobtop.core.config import Config
     from jobtop.core.measure.observation import Observation
     from jobtop.core.measure.target import Target
-    from jobtop.core.model import Identity
     from jobtop.core.paths import StatePaths
     from jobtop.lifecycle.alerts.messages import Messages
     from jobtop.lifecycle.alerts.watching import AlertWatch
+    from jobtop.lifecycle.containers.agent_service import ContainerService
 
 LOOK_SECONDS = 0.2  # the longest sleep between two rounds
 REREAD_SECONDS = 1.0  # also without a reported change: SQLite does not report changes by this process itself
@@ -59,18 +60,6 @@ REAP_SECONDS = 1.0
 MESSAGES_SECONDS = 1.0
 
 
-class Recording:
-    """A job that this agent records and, if `is_watched`, samples.
-
-    `fd` is readable once the root process has exited, `main_fd` once the main process has. Until then a job with both
-    has not ended, and its files are not looked at. With `has_past`, another process sampled the job before.
-    """
-
-    def __init__(self, job: Job, fd: int | None, main_fd: int | None, is_watched: bool, has_past: bool) -> None:
-        self.job, self.fd, self.main_fd, self.is_watched, self.has_past = job, fd, main_fd, is_watched, has_past
-        self.observed: Observation | None = None  # at its end
-
-
 class Agent:
     """Serves one store in rounds, until it has been idle for `agent.idle`, or until TERM, INT or HUP."""
 
@@ -81,9 +70,11 @@ class Agent:
         self.live: dict[str, Job] = {}  # jobs of this host that have not ended, as they were last read
         self.recordings: dict[str, Recording] = {}  # the live jobs that this agent records
         self._unreported: dict[str, Recording] = {}  # those with an end that no descriptor reports
+        self._unbegun: dict[str, Job] = {}  # jobs with a container that has not started yet
         self.broken: set[str] = set()  # jobs that trigger a bug of jobtop, and are not recorded
         self.engine: Engine | None = None
         self.messages: Messages | None = None
+        self.containers: ContainerService | None = None
         self._unsent = 0  # messages, as they were last counted
         self.cost = SharedCost()
         self._selector = selectors.DefaultSelector()
@@ -153,6 +144,12 @@ class Agent:
         if self._must_exit:
             return True
         self._look()
+        if self.containers is not None:
+            for job in self.containers.work():
+                with self._contained(job):
+                    self._adopt_one(job)
+            if self.containers.has_answers():
+                self._due.pop("ends", None)
         may_reap = bool(self._ready) or self._is_due("reap", REAP_SECONDS)
         self._record_ends()
         if may_reap:
@@ -160,8 +157,11 @@ class Agent:
         for job in self.starter.start_due():
             with self._contained(job):
                 self._record_started(job)
+        if self._unbegun:
+            self._adopt_begun()
         has_messages = self._has_messages()
-        if self.recordings or self.starter.has_work or has_messages:
+        has_follows = self.containers is not None and bool(self.containers.follows)
+        if self.recordings or self._unbegun or self.starter.has_work or has_messages or has_follows:
             self._busy_at = time.monotonic()
             return False
         if time.monotonic() - self._busy_at < self.config.duration("agent.idle"):
@@ -218,6 +218,8 @@ class Agent:
         may_have_changed = self._is_due("changes", REREAD_SECONDS) or seen != self._seen
         if may_have_changed:
             self._update_live(self._changed_jobs())
+            if (follows := Follows(self.database, self.paths.host).all()) or self.containers is not None:
+                self._containers().set_follows(follows)
             self._seen = seen
             self.starter.is_due = True
         if self._is_due("adopt", ADOPT_SECONDS):
@@ -290,9 +292,11 @@ class Agent:
         kind = kind_of(job)
         target = kind.target(self.paths, job)
         if target is None:
-            record_end(self.jobs, self.paths, job, self.config)
+            job = record_end(self.jobs, self.paths, job, self.config)
+            self._await_container(job)
             return
-        fd = open_pidfd(target.root.pid)
+        self._unbegun.pop(job.id, None)
+        fd = open_pidfd(awaited(target).pid)
         alive = kind.is_alive(job)  # only now: while the descriptor is open, the pid is not reused
         job = self.jobs.change(job.id, self._claimed) if alive else record_end(self.jobs, self.paths, job, self.config)
         if alive and job.recorder == self.me:
@@ -310,7 +314,22 @@ class Agent:
         """Record a job that this agent has just started."""
         target = kind_of(job).target(self.paths, job)
         if target is not None:
-            self._start_recording(job, target, open_pidfd(target.root.pid), is_new=True)
+            self._start_recording(job, target, open_pidfd(awaited(target).pid), is_new=True)
+        else:
+            self._await_container(job)
+
+    def _await_container(self, job: Job) -> None:
+        """Look often for the container of a job that has just started."""
+        if job.status.ended or job.shim is None:
+            self._unbegun.pop(job.id, None)
+        else:
+            self._unbegun[job.id] = job
+
+    def _adopt_begun(self) -> None:
+        """Record the jobs with a container that has started meanwhile."""
+        for job in [job for job in self._unbegun.values() if job.id not in self.broken]:
+            with self._contained(job):
+                self._adopt_one(job)
 
     def _start_recording(self, job: Job, target: Target, fd: int | None, is_new: bool = False) -> None:
         interval = self.config.interval("monitor.interval")
@@ -326,6 +345,8 @@ class Agent:
         if main_fd is not None:
             self._mains.register(main_fd, selectors.EVENT_READ, recording)
         self.cost.join(job.id)
+        if is_attached_container(job):
+            self._containers().add(job, target)
         if not spec.is_watched:
             return
         elapsed = time.clock_gettime(BOOTTIME) - target.start_boottime
@@ -355,6 +376,13 @@ class Agent:
             self.engine = engine
             gc.freeze()
         return self.engine
+
+    def _containers(self) -> ContainerService:
+        if self.containers is None:
+            from jobtop.lifecycle.containers.agent_service import ContainerService
+
+            self.containers = ContainerService(self.jobs, self.paths, self.config, self._wake, self._log)
+        return self.containers
 
     def _alert_watch(self) -> AlertWatch | None:
         if not self.config.boolean("alerts.enabled"):
@@ -397,9 +425,18 @@ class Agent:
             others = [recording for recording in self._unreported.values() if recording not in gone]
             gone += [recording for recording in others if self._has_ended(recording)]
         self._ready.clear()
+        known = [recording for recording in gone if self._is_end_known(recording)]
         self._conclude(gone)
-        for recording in gone:
+        for recording in known:
             self._finish(recording)
+
+    def _is_end_known(self, recording: Recording) -> bool:
+        """Whether the end can be recorded; that of a container is asked of its engine, which may take a while."""
+        if self.containers is None or self.containers.is_end_known(recording.job):
+            return True
+        self._close_fd(recording)  # it stays readable, and would end every sleep
+        self._unreported[recording.job.id] = recording
+        return False
 
     def _conclude(self, gone: list[Recording]) -> None:
         """Stop sampling these jobs and store their last samples, with one wait for all of them."""
@@ -415,6 +452,7 @@ class Agent:
         return (recording.fd is None and not kind.is_alive(recording.job)) or kind.has_ended(self.paths, recording.job)
 
     def _finish(self, recording: Recording) -> None:
+        done = None
         with suppress(UnknownJob), self._contained(recording.job):  # it may have been deleted meanwhile
             watched = Watched(self._observed(recording), self.cost.leave(recording.job.id))
             done = kind_of(recording.job).record_end(self.jobs, self.paths, recording.job, watched)
@@ -422,6 +460,10 @@ class Agent:
             if done.status.ended:
                 self._log(*journal.outcome(done))
         self._stop_recording(recording)
+        if done is not None and not done.status.ended:  # such as a container that has lost its runner
+            self.live[done.id] = done
+            self._unbegun[done.id] = done
+            return
         self.live.pop(recording.job.id, None)
         self.starter.is_due = True
 
@@ -442,12 +484,18 @@ class Agent:
             return
         self._unreported.pop(recording.job.id, None)
         self.cost.leave(recording.job.id)
-        if recording.fd is not None:
-            self._selector.unregister(recording.fd)
-            os.close(recording.fd)
+        if self.containers is not None:
+            self.containers.remove(recording.job.id)
+        self._close_fd(recording)
         self._close_main_fd(recording)
         if self.engine is not None and recording.is_watched:
             self.engine.finish(recording.job.id)
+
+    def _close_fd(self, recording: Recording) -> None:
+        if recording.fd is not None:
+            self._selector.unregister(recording.fd)
+            os.close(recording.fd)
+            recording.fd = None
 
     def _close_main_fd(self, recording: Recording) -> None:
         """Have the end of a job looked for from now on: its main process has exited."""
@@ -497,6 +545,8 @@ class Agent:
             self.engine.close(CLOSE_SECONDS)
         if self.messages is not None:
             self.messages.close()
+        if self.containers is not None:
+            self.containers.close()
         self._log("INFO", f"agent {os.getpid()} leaves")
         self.database.close()
 
@@ -531,6 +581,11 @@ class Agent:
         if self._wake_read in self._ready:
             os.read(self._wake_read, 4096)
 
+    def _wake(self) -> None:
+        """End the sleep; from any thread."""
+        with suppress(OSError):  # the pipe is full: the sleep ends in any case
+            os.write(self._wake_write, b"\0")
+
     def _is_due(self, name: str, seconds: float) -> bool:
         """Whether a periodic task is due; if it is, it is next due after so many seconds."""
         now = time.monotonic()
@@ -542,38 +597,3 @@ class Agent:
     def _log(self, level: str, text: str) -> None:
         with suppress(OSError):
             journal.write(self.paths.log, level, text)
-
-
-def rewritten(row: Job, known: Job) -> tuple[Job, tuple[Event, ...]]:
-    """The row that a new store has of a known job, replaced by the known record unless both have the same recorder."""
-    return (row if row.recorder == known.recorder else replace(known, seq=row.seq)), ()
-
-
-def broken(row: Job, why: str) -> tuple[Job, tuple[Event, ...]]:
-    """The record of a job that triggered a bug of jobtop; if the job is gone, its end stays unknown."""
-    said = event("mistake", reason=why)
-    row = replace(row, recorder=None)
-    if row.shim is not None and is_alive(row.shim):
-        return row, (said,)
-    row = replace(row, settled=cgroup.discard(cgroup.possible_directories(row.id)))
-    if row.status.ended:
-        return row, ()
-    status = Status.UNKNOWN if row.status.may_become(Status.UNKNOWN) else Status.ERROR
-    return replace(row, status=status, reason=why, end_time=said.at), (said,)
-
-
-def open_pidfd(pid: int) -> int | None:
-    """A pidfd, readable once the process has exited; None if it is gone, or the system has no pidfds."""
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return None
-
-
-def open_pidfd_of(identity: Identity) -> int | None:
-    """A pidfd of this very process; None if it has exited, or the system has no pidfds."""
-    fd = open_pidfd(identity.pid)
-    if fd is not None and not is_alive(identity):
-        os.close(fd)
-        return None
-    return fd

@@ -43,7 +43,7 @@ class Control:
         """Why this process may not act on the job, whatever the state of the job; None if it may."""
         if (why := elsewhere(job, self.paths.host)) is not None:
             return why
-        owner = _owner(job.shim)
+        owner = _owner(job.shim) if kind_of(job).signals_processes else None
         if owner is not None and os.getuid() not in (0, owner):
             return f"job {job.id[:8]} belongs to {job.user}"
         return kind_of(job).refusal(job)

@@ -42,6 +42,16 @@ def end_events(before: Job, done: Job, last: float) -> tuple[Event, ...]:
     return (ended, Event(ended.at, "left_running", {})) if "left_running" in done.flags else (ended,)
 
 
+def flag_over_use(done: Job) -> Job:
+    """The record of an ended job with flags for what it used more of than it asked for."""
+    asked = done.limits
+    if not (asked.memory_bytes or asked.cpus or asked.runtime_seconds):
+        return done
+    from jobtop.core.analysis.over_use import flagged
+
+    return flagged(done)
+
+
 def judge_alerts(
     jobs: Jobs, paths: StatePaths, before: Job, done: Job, config: Config | None = None
 ) -> Sequence[StoredAlert]:

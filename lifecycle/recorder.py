@@ -17,6 +17,7 @@ from jobtop.core.run.supervisor import AgentLaunch, agent_command
 from jobtop.core.state_files import make_state_dirs
 from jobtop.lifecycle.ends import started_change
 from jobtop.lifecycle.kinds import process
+from jobtop.lifecycle.kinds.process import shim_kind_of
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.files import is_network
 from jobtop.store.jobs import Event, Jobs, event
@@ -24,6 +25,8 @@ from jobtop.store.jobs import Event, Jobs, event
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from jobtop.core.run.container_file import ContainerFile
 
 START_PATIENCE_SECONDS = 0.5
 NOT_YET = "this job is not in the history yet: "
@@ -99,6 +102,13 @@ class Recorder:
         self.job = outcome.begin(self.job, started)
         self._change(started_change(started))
 
+    def found_container(self, file: ContainerFile) -> None:
+        """Write which container the job runs in."""
+        from jobtop.core.run.container_file import with_finding
+
+        self.job = with_finding(self.job, file)
+        self._change(lambda row: (with_finding(row, file), ()))
+
     def detached(self) -> None:
         """Stop recording the job: the agent, or the next verb that lists jobs, records its end."""
         self.job = replace(self.job, recorder=None)
@@ -137,8 +147,8 @@ class Recorder:
                 if ended is not None:
                     return self._written(
                         self.jobs,
-                        lambda jobs: process.finish(
-                            jobs, self.paths, self.job, ended, add_samples=add_samples, secrets=self.secrets
+                        lambda jobs: shim_kind_of(self.job).finish(
+                            jobs, self.paths, self.job, ended, add_samples, self.secrets
                         ),
                     )
                 return self._written(self.jobs, self._without_shim)
@@ -146,7 +156,7 @@ class Recorder:
                 self._give_up(error)
         if ended is not None:
             explain = process.explanation(None, self.paths, self.job, ended, secrets=self.secrets)
-            self.job = outcome.conclude(self.job, ended)
+            self.job = shim_kind_of(self.job).concluded(self.paths, self.job, ended)
             self.job = self.job if add_samples is None else add_samples(self.job)
             self.job = self.job if explain is None else explain(self.job)
         else:
@@ -172,11 +182,7 @@ class Recorder:
 
     def _without_shim(self, jobs: Jobs) -> Job:
         """Write the end of a job after its shim was killed while this process ran: it is lost, or never started."""
-        job = process.update_from_files(jobs, self.paths, self.job)
-        if job.status.ended or job.shim is not None:
-            return job
-        why = "its supervisor was killed before it could start the command"
-        return process.never_started(jobs, job, why)
+        return shim_kind_of(self.job).without_shim(jobs, self.paths, self.job)
 
     def close(self) -> None:
         if self.jobs is not None:

@@ -27,11 +27,13 @@ NO_PAGERS = dict.fromkeys(("PAGER", "GIT_PAGER", "SYSTEMD_PAGER", "MANPAGER"), "
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from jobtop.core.config import Config
     from jobtop.core.job_id import JobId
     from jobtop.core.model import Job
     from jobtop.core.paths import StatePaths
+    from jobtop.core.run.container_order import ContainerOrder
     from jobtop.core.run.facts import Facts
     from jobtop.core.run.supervisor import Terminal
 
@@ -152,4 +154,12 @@ def request_again(paths: StatePaths, job: Job) -> Request:
         after_exit=spec.after_exit,
         nice=spec.nice,
         ionice=spec.ionice,
+        container=None if spec.container is None else container_of(spec.container),
     )
+
+
+def container_of(shape: dict[str, Any]) -> ContainerOrder:
+    """The order of a container in a spec."""
+    from jobtop.core.run.container_order import order_from
+
+    return order_from(shape)

@@ -55,5 +55,7 @@ def unregister_if_idle(database: Database, me: Identity, host: str) -> bool:
     with database.writing() as connection:
         if connection.execute(f"SELECT 1 FROM jobs WHERE host = ? AND ({WORK}) LIMIT 1", (host,)).fetchone():
             return False
+        if connection.execute("SELECT 1 FROM container_follows WHERE host = ? LIMIT 1", (host,)).fetchone():
+            return False
         unregister(database, me)
     return True

@@ -12,6 +12,7 @@ from jobtop.core.errors import RowDamaged
 from jobtop.core.model import AT_WORK, BEAT_SECONDS, MISSED_BEATS
 from jobtop.core.query.conditions import (
     ALERTS,
+    FINDINGS,
     Condition,
     ContainsText,
     Filter,
@@ -24,6 +25,7 @@ from jobtop.core.query.conditions import (
     NumberParameter,
     NumberRange,
 )
+from jobtop.core.run.container_facts import FINDING as CONTAINER
 from jobtop.store.costs import JOB_COST, JOB_ENERGY
 from jobtop.store.jobs import BEGIN_TIME, LIVE_STATUSES, SEQ_IN_LIST, placeholders, sql_list
 from jobtop.store.query_sql import columns_of_jobs
@@ -56,6 +58,7 @@ JSON_FIELDS: dict[str, Callable[[Any], Any]] = {
     "flags": lambda text: list(parse_texts(text, "flags")),
     "params": lambda text: parse_mapping(text, "params"),
     "tags": lambda text: parse_mapping(text, "tags"),
+    FINDINGS: lambda text: parse_mapping(text, FINDINGS),
 }
 ALERTS_SINCE_VERSION = 10  # of the schema
 CACHED_RESULTS = 10_000
@@ -118,10 +121,12 @@ def _part(field: str, tests: list[Test], wanted: Filter, functions: list[Functio
         case _, NumberComparison() | NumberRange() as test:
             sql, numbers = _comparison(f"+{COMPUTED_FIELDS.get(field, field)}", test)
             return sql, [*_values_of(field, wanted), *numbers]
-        case "status" | "kept" | "limited_by", IsOneOf(words):
+        case "status" | "kept" | "limited_by" | "kind", IsOneOf(words):
             return f"{field} IN ({placeholders(words)})", [*words]
     call = f"{_function_name(len(functions))}({field if field in JSON_FIELDS else f'CAST({field} AS BLOB)'})"
     functions.append(_function(tests, JSON_FIELDS.get(field)))
+    if field == FINDINGS:  # few jobs ran in a container
+        return f"CASE WHEN instr({field}, ?) THEN {call} END", [f'"{CONTAINER}"']
     if (key := _pair_key(tests)) is not None:
         match tests:
             case [NumberParameter(_, NumberComparison() | NumberRange() as test)]:

@@ -4,7 +4,7 @@ A new store is made from this in a quarter of the time that all migrations take.
 """
 
 # ruff: noqa: E501
-SCRIPT_VERSION = 10
+SCRIPT_VERSION = 11
 SCRIPT = """
 CREATE TABLE jobs (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -77,7 +77,7 @@ CREATE TABLE jobs (
     stop_by TEXT,
     stop_at REAL,
     settled INTEGER NOT NULL
-, metrics TEXT NOT NULL DEFAULT '{}', start_boottime REAL, touched INTEGER NOT NULL DEFAULT 0, queue TEXT, pinned INTEGER NOT NULL DEFAULT 0, kept TEXT NOT NULL DEFAULT 'whole', kind TEXT NOT NULL DEFAULT 'process', environment TEXT NOT NULL DEFAULT '{}', gpu_util_mean REAL, gpu_util_peak REAL, gpu_memory_peak_bytes INTEGER, energy_gpu_joules REAL, energy_cpu_joules REAL, net_rx_bytes INTEGER, net_tx_bytes INTEGER, limited_by TEXT, findings TEXT NOT NULL DEFAULT '{}') STRICT;
+, metrics TEXT NOT NULL DEFAULT '{}', start_boottime REAL, touched INTEGER NOT NULL DEFAULT 0, queue TEXT, pinned INTEGER NOT NULL DEFAULT 0, kept TEXT NOT NULL DEFAULT 'whole', kind TEXT NOT NULL DEFAULT 'process', environment TEXT NOT NULL DEFAULT '{}', gpu_util_mean REAL, gpu_util_peak REAL, gpu_memory_peak_bytes INTEGER, energy_gpu_joules REAL, energy_cpu_joules REAL, net_rx_bytes INTEGER, net_tx_bytes INTEGER, limited_by TEXT, findings TEXT NOT NULL DEFAULT '{}', limit_pids INTEGER) STRICT;
 CREATE INDEX jobs_by_external_id ON jobs (external_id) WHERE external_id IS NOT NULL;
 CREATE INDEX jobs_unsettled ON jobs (host) WHERE settled = 0;
 CREATE TABLE log_marks (
@@ -343,6 +343,16 @@ CREATE TABLE alert_marks (
     by TEXT NOT NULL,
     note TEXT,
     PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE container_follows (
+    host TEXT NOT NULL,
+    url TEXT NOT NULL,
+    label TEXT NOT NULL,
+    engine TEXT NOT NULL,
+    at REAL NOT NULL,
+    by TEXT NOT NULL,
+    options TEXT NOT NULL DEFAULT '{}',
+    PRIMARY KEY (host, url, label)
 ) STRICT, WITHOUT ROWID;
 INSERT INTO "touches" VALUES(0);
 DELETE FROM "sqlite_sequence";

@@ -41,6 +41,7 @@ OLD_STORE_DEFAULTS = {
     "kept": "whole",
     "environment": "{}",
     "findings": "{}",
+    "limit_pids": None,
     **dict.fromkeys(("limited_by", "energy_cpu_joules", "net_rx_bytes", "net_tx_bytes")),
     **dict.fromkeys(("gpu_util_mean", "gpu_util_peak", "gpu_memory_peak_bytes", "energy_gpu_joules")),
 }
@@ -61,7 +62,9 @@ REQUIRED_TEXTS = frozenset(
     "id name host user cwd status command params tags flags sources incomplete metrics monitor kept kind"
     " environment findings".split()
 )
-OPTIONAL_INTEGERS = frozenset("pid exit_code signal shim_pid shim_start recorder_pid recorder_start limit_gpus".split())
+OPTIONAL_INTEGERS = frozenset(
+    "pid exit_code signal shim_pid shim_start recorder_pid recorder_start limit_gpus limit_pids".split()
+)
 REQUIRED_INTEGERS = frozenset("seq touched settled pinned limit_enforced".split())
 REQUIRED_NUMBERS = frozenset(("grace_seconds",))
 NONE = type(None)
@@ -148,7 +151,7 @@ def _job(row: dict[str, Any]) -> Job:
     # An older store that is only read is not migrated; a record in unrecorded/ has no columns of the store alone.
     if "kind" not in row:
         row["kind"] = "attached" if '"attached"' in row["flags"] else "process"
-    if "kept" not in row or "findings" not in row:
+    if "limit_pids" not in row:
         row = OLD_STORE_DEFAULTS | row
     try:
         row["id"] = JobId(row["id"])
@@ -158,13 +161,13 @@ def _job(row: dict[str, Any]) -> Job:
         row[name] = parse_texts(row[name], name)
     for name in ("tags", "sources", "environment"):
         row[name] = parse_text_mapping(row[name], name)
-    *limits, enforced = map(row.__getitem__, LIMIT_COLUMNS)
+    row["limit_enforced"] = bool(row["limit_enforced"])
     row |= {
         "status": parse_status(row["status"]),
         "params": parse_mapping(row["params"], "params"),
         "metrics": _metrics(row["metrics"]),
         "findings": parse_mapping(row["findings"], "findings"),
-        "limits": Limits(*(*limits, bool(enforced))),
+        "limits": Limits(*map(row.__getitem__, LIMIT_COLUMNS)),
         "usage": Usage(*map(row.__getitem__, USAGE_FIELDS)),
         "monitor": _monitor(row["monitor"]),
         "shim": _identity(row, "shim"),

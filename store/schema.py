@@ -384,7 +384,8 @@ ALTER TABLE jobs ADD COLUMN findings TEXT NOT NULL DEFAULT '{}';
 # what made it fire, `worst` the largest excess since; `detail` has other values as JSON. `messages` has what is to be
 # sent: `action` and `origin` name the action and its file, since an address may be a secret; `ready_at` is when it may
 # be sent, `tries` counts attempts; `members` has the ids of its alerts as JSON. `alert_marks` has what people decided:
-# kind `mute_rule`, `mute_job`, `armed` (a rule that may act), `seen` (a failed job that was acknowledged).
+# kind `mute_rule`, `mute_job`, `armed` (a rule that may act), `seen` (a failed job that was acknowledged); and `failed`
+# (a rule that cannot be evaluated; `note` says why, and `by` is the digest of the rule).
 V10 = """
 CREATE TABLE alerts (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -446,13 +447,29 @@ CREATE TABLE alert_marks (
 ) STRICT, WITHOUT ROWID;
 """
 
+# `container_follows` has the labels of containers that the agent makes jobs from, each time that one starts: `label` is
+# KEY or KEY=VALUE, `url` the address of an engine and `engine` its name; `options` has tool, tags and note as JSON.
+V11 = """
+ALTER TABLE jobs ADD COLUMN limit_pids INTEGER;
+CREATE TABLE container_follows (
+    host TEXT NOT NULL,
+    url TEXT NOT NULL,
+    label TEXT NOT NULL,
+    engine TEXT NOT NULL,
+    at REAL NOT NULL,
+    by TEXT NOT NULL,
+    options TEXT NOT NULL DEFAULT '{}',
+    PRIMARY KEY (host, url, label)
+) STRICT, WITHOUT ROWID;
+"""
+
 TABLES = (
     *("jobs", "events", "log_marks", "head", "series", "blocks", "snapshots", "hosts", "host_head", "host_series"),
     *("host_blocks", "host_details", "leases", "groups", "touches", "agent", "devices", "device_head", "device_series"),
     *("device_blocks", "named", "named_head", "named_series", "named_blocks"),
-    *("alerts", "messages", "alert_marks"),
+    *("alerts", "messages", "alert_marks", "container_follows"),
 )
-MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, V7, V8, V9, V10)
+MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11)
 VERSION = len(MIGRATIONS)
 
 

@@ -46,6 +46,7 @@ class PlainKind:
     has_shim = False
     why_no_output: str | None = "its output is not kept"
     knows_exit_status = True
+    signals_processes = True
 
     def __init__(self, paths: StatePaths) -> None:
         self.paths = paths

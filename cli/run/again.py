@@ -6,6 +6,7 @@ import os
 import shlex
 
 from jobtop.cli.app import App
+from jobtop.cli.run.options import CONTAINER_KEYS
 from jobtop.core.errors import BadValue, UsageError
 from jobtop.core.model import Limits
 from jobtop.core.record import replace
@@ -26,6 +27,7 @@ LIMITS = {
     "runtime": "runtime_seconds",
     "gpus": "gpus",
     "timeout": "timeout_seconds",
+    "pids": "pids",
 }
 
 
@@ -62,6 +64,8 @@ def request_like(app: App, words: tuple[str, ...], options: dict[str, Any]) -> R
 
 def new_arguments(job: Job, command: tuple[str, ...], arguments: tuple[str, ...]) -> tuple[str, ...]:
     """The command with new arguments; UsageError for a shell command line, which has none."""
+    if not command:  # an image's own
+        return arguments
     if is_shell_line(command):
         line = f"jobtop run --like {job.id[:8]} --shell -- 'NEW LINE'"
         raise UsageError(f"job {job.id[:8]} is a shell command line, which has no arguments to replace: {line}")
@@ -70,7 +74,7 @@ def new_arguments(job: Job, command: tuple[str, ...], arguments: tuple[str, ...]
 
 def with_command(request: Request, command: tuple[str, ...]) -> Request:
     """The request with another command; a name and a tool that followed from the old command follow from the new."""
-    before = request.command
+    before = request.command or command
     is_default = request.name == default_name(before, script_of(before), is_shell_line(before))
     return replace(
         request,
@@ -85,19 +89,39 @@ def with_options(app: App, request: Request, options: dict[str, Any]) -> Request
     from jobtop.cli.run.launch import working_directory
 
     limits = {field: options[key] for key, field in LIMITS.items() if options[key] is not None}
+    cwd = working_directory(options["cwd"]) if options["cwd"] is not None else request.cwd
+    container = request.container
+    if container is not None:
+        from jobtop.cli.run.containers import changed_order
+
+        container = changed_order(app, container, options, cwd)
+        limits["enforced"] = any(
+            limits.get(field, getattr(request.limits, field)) for field in ("memory_bytes", "cpus", "pids")
+        )
+    else:
+        refuse_container_options(options)
+        limits["enforced"] = request.limits.enforced or options["enforce"]
     texts = ("name", "tool", "note", "external_id", "after_exit", "nice", "ionice")
     return replace(
         request,
         **{key: options[key] for key in texts if options[key] is not None},
-        cwd=working_directory(options["cwd"]) if options["cwd"] is not None else request.cwd,
-        env=dict(options["env"]),
+        cwd=cwd,
+        env=dict(options["env"]) if container is None else {},
+        container=container,
         tags=request.tags | dict(options["tag"]),
         parent_id=app.environ.get("JOBTOP_JOB_ID"),
-        limits=replace(request.limits, **limits, enforced=request.limits.enforced or options["enforce"]),
+        limits=replace(request.limits, **limits),
         grace_seconds=options["grace"] if options["grace"] is not None else request.grace_seconds,
         pty=bool(options["pty"]) and not options["detach"],
         detached=bool(options["detach"]),
     )
+
+
+def refuse_container_options(options: dict[str, Any]) -> None:
+    """Raise BadValue for options of containers: the earlier job was a command on this host."""
+    for key in ("image", *CONTAINER_KEYS):
+        if options.get(key):
+            raise BadValue(f"--{key}: that job ran no container; give --image IMAGE and the command to a new run")
 
 
 def with_params(app: App, request: Request, given: dict[str, str]) -> Request:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from jobtop.cli.app import App, current_directory
 from jobtop.cli.failure import print_error
 from jobtop.cli.run.monitoring import Monitoring
-from jobtop.cli.run.options import MONITOR_SETTINGS, misplaced_option, parse_run
+from jobtop.cli.run.options import CONTAINER_KEYS, MONITOR_SETTINGS, misplaced_option, parse_run
 from jobtop.core.errors import BadValue, ExitCode, StartError
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Job, Limits, Status
@@ -26,8 +26,10 @@ from jobtop.core.run.supervisor import Supervisor, Terminal, open_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
+
+    from jobtop.lifecycle.recorder import Recorder
 
 SHIM_SECONDS = 2.0
 LEAST_MEMORY_BYTES = 1024 * 1024
@@ -49,7 +51,7 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     warn_of_misplaced_option(app, command)
     app.sets = (*app.sets, *monitor_settings(options))
     with_cgroup = "cgroup" not in app.config.texts("monitor.without")
-    request = make_request(app, command, options)
+    request = with_image(app, make_request(app, command, options), options)
     use = terminal_use(app, request, options)
     supervisor = with_terminal(app.supervisor, use)
     request = replace(request, pty=use is not None and supervisor.terminal is not None)
@@ -76,7 +78,9 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     gc.enable()
     if job.parent_id is None:
         signal.signal(CALL_FOR_AGENT, lambda *_: start_agent(app))
-    with Foreground(supervisor, spec.grace_seconds, recorder.stop_requested, recorder.paused) as foreground:
+    with Foreground(
+        supervisor, spec.grace_seconds, recorder.stop_requested, recorder.paused, pausing_of(recorder)
+    ) as foreground:
         successor = recorder.successor(app.sets)
         order = Order(spec, recorder.directory, with_cgroup, not in_background(), successor, supervisor)
         shim_report = kind_of(job).start(order).answer()
@@ -84,8 +88,7 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
             monitoring.started = shim_report.started()
             recorder.started(monitoring.started)
             shim_report = foreground.wait(monitoring.begin)
-        ended_at = time.time()
-        job = recorder.finish(shim_report, monitoring.end())
+        job, ended_at = finish_job(recorder, foreground, monitoring, shim_report)
     app.verbose |= options["verbose"]
     if job.parent_id is not None and job.settled:
         supervisor.wait(SHIM_SECONDS)  # otherwise the outer job would see our shim as left running
@@ -100,6 +103,41 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
         os.kill(os.getpid(), stop_signal)
     code = 128 + stop_signal if stop_signal is not None else exit_code(job, shim_report)
     return failing_on(app, job, code, options)
+
+
+def with_image(app: App, request: Request, options: dict[str, Any]) -> Request:
+    """Return the request; if it is for a container, with an engine that has the image."""
+    if request.container is None:
+        return request
+    from jobtop.cli.run.containers import with_ready_image
+
+    return with_ready_image(app, request, bool(options["quiet"]))
+
+
+def pausing_of(recorder: Recorder) -> Callable[[bool], None] | None:
+    """Return what pauses the job, or continues it, other than signals to its processes; None if these do it."""
+    if recorder.job.kind == "process":
+        return None
+    from jobtop.cli.run.containers import pausing
+
+    return pausing(recorder)
+
+
+def finish_job(
+    recorder: Recorder, foreground: Foreground, monitoring: Monitoring, shim_report: Facts | None
+) -> tuple[Job, float]:
+    """Record the end of the job; return its record, and when it ended. A container may go on without its runner."""
+    if recorder.job.kind == "process":
+        ended_at = time.time()
+        return recorder.finish(shim_report, monitoring.end()), ended_at
+    from jobtop.cli.run.containers import wait_for_container
+
+    rest = wait_for_container(recorder, foreground)
+    ended_at = time.time()
+    job = recorder.finish(shim_report, monitoring.end())
+    if rest is not None:
+        rest.print()
+    return job, ended_at
 
 
 def failing_on(app: App, job: Job, code: int, options: dict[str, Any]) -> int:
@@ -190,7 +228,8 @@ def print_job_id(job_id: str) -> None:
 
 
 def exit_code(job: Job, ended: Facts | None) -> int:
-    if ended is None or ("output_error" in ended and job.exit_code == 0):
+    is_unknown = ended is None and job.exit_code is None and job.signal is None
+    if is_unknown or (ended is not None and "output_error" in ended and job.exit_code == 0):
         return ExitCode.FAILED
     return outcome.exit_code(job)
 
@@ -247,10 +286,13 @@ def write_record(app: App, job: Job, path: str) -> None:
 def check_options(command: tuple[str, ...], options: dict[str, Any]) -> None:
     """Raise BadValue for options that cannot work, before anything is started."""
     is_new = options["like"] is None
-    if not command and is_new:
+    if not command and is_new and options["image"] is None:
         raise BadValue("no command given: jobtop run [OPTIONS] -- COMMAND [ARGUMENT…]")
     if (is_new or options["cwd"] is not None) and not os.path.isdir(working_directory(options["cwd"])):
         raise BadValue(f"--cwd {options['cwd']}: there is no such directory")
+    for key in CONTAINER_KEYS:
+        if options[key] and is_new and options["image"] is None:
+            raise BadValue(f"--{key} is for containers: give --image IMAGE too")
     if options["enforce"] and is_new and not (options["memory"] or options["cpus"]):
         raise BadValue("--enforce: there is nothing to enforce; give --memory SIZE, --cpus N or both")
     if options["enforce"] and 0 < (options["memory"] or 0) < LEAST_MEMORY_BYTES:
@@ -276,12 +318,19 @@ def make_request(app: App, command: tuple[str, ...], options: dict[str, Any]) ->
         from jobtop.cli.run.again import request_like
 
         return request_like(app, command, options)
+    cwd, container = working_directory(options["cwd"]), None
+    if options["image"] is not None:
+        from jobtop.cli.run.containers import new_order
+
+        container = new_order(app, options, cwd)
     return Request(
         command=command,
-        cwd=working_directory(options["cwd"]),
+        cwd=cwd,
+        kind="process" if container is None else "container",
+        container=container,
         is_shell=options["shell"],
         **{key: options[key] for key in ("name", "tool", "note", "external_id", "after_exit")},
-        env=dict(options["env"]),
+        env=dict(options["env"]) if container is None else {},
         params={key: typed(value) for key, value in options["param"]},
         tags=dict(options["tag"]),
         parent_id=app.environ.get("JOBTOP_JOB_ID"),
@@ -291,13 +340,19 @@ def make_request(app: App, command: tuple[str, ...], options: dict[str, Any]) ->
             runtime_seconds=options["runtime"],
             gpus=options["gpus"],
             timeout_seconds=options["timeout"] or None,
-            enforced=options["enforce"],
+            enforced=options["enforce"] if container is None else holds_limits(options),
+            pids=options["pids"],
         ),
         grace_seconds=options["grace"],
         detached=options["detach"],
         nice=options["nice"],
         ionice=options["ionice"],
     )
+
+
+def holds_limits(options: dict[str, Any]) -> bool:
+    """Return whether a container has a limit, which its engine then enforces."""
+    return bool(options["memory"] or options["cpus"] or options["pids"])
 
 
 def check_record_path(path: str | None) -> None:

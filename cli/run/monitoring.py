@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jobtop.core.alerts.model import Transition
     from jobtop.core.measure.derive import Frame
     from jobtop.core.measure.engine import Engine
+    from jobtop.core.measure.target import Target
     from jobtop.core.model import Job
     from jobtop.core.run.facts import Started
     from jobtop.lifecycle.alerts.messages import Messages
@@ -40,14 +41,36 @@ class Monitoring:
         self.alerts: AlertWatch | None = None
         self.messages: Messages | None = None
 
-    def begin(self) -> None:
-        """Start sampling; called once the job has run for a moment."""
-        if self.started is None or not self.enabled:
-            return
+    def begin(self) -> bool:
+        """Start sampling; called once the job has run for a moment. True: call it again, its container is not there."""
+        if self.started is None:
+            return False
+        target = self._target(self.started)
+        if target is None:
+            return True
+        if self.enabled:
+            self._start_engine(target)
+        return False
+
+    def _target(self, started: Started) -> Target | None:
+        """What to sample; None for a container that has not started."""
+        from jobtop.core.measure.target import target_in, target_of
+
+        job, directory = self.recorder.job, self.recorder.directory
+        if job.kind == "process" or directory is None:
+            return target_of(started, job.limits)
+        target = target_in(directory, job)
+        if target is not None:
+            from jobtop.core.run.container_file import read_container
+
+            if (file := read_container(directory)) is not None:
+                self.recorder.found_container(file)
+        return target
+
+    def _start_engine(self, target: Target) -> None:
         from jobtop.core.measure.budget import shortage_notice
         from jobtop.core.measure.collectors.processes import raise_descriptor_limit
         from jobtop.core.measure.engine import Engine, chosen
-        from jobtop.core.measure.target import target_of
         from jobtop.store.samples.sink import StoreSink
 
         raise_descriptor_limit()
@@ -73,7 +96,6 @@ class Monitoring:
             self.alerts.connect(sink, engine.sampler)
             self.alerts.on_messages = self._wake_messages
         report = print_report if self.report_seconds else None
-        target = target_of(self.started, self.recorder.job.limits)
         engine.watch(self.job_id, target, report, self.report_seconds or 0.0)
         try:
             engine.start()

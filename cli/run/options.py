@@ -78,6 +78,27 @@ def report(text: str) -> float:
     return seconds
 
 
+def pull(text: str) -> str:
+    """Check when to pull an image."""
+    if text not in ("missing", "always", "never"):
+        raise BadValue(f'"{printable(text)}" is not one of missing, always, never')
+    return text
+
+
+def image(text: str) -> str:
+    """Check that a word can name an image."""
+    if not text or text.startswith("-") or not text.isprintable() or " " in text:
+        raise BadValue(f'"{printable(text)}" is not an image, such as python:3.12')
+    return text
+
+
+def pids(text: str) -> int:
+    """Parse a number of processes above 0."""
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 4_194_304:
+        raise BadValue(f'"{printable(text)}" is not a number of processes, such as 100')
+    return int(text)
+
+
 def severity(text: str) -> str:
     """Check the severity of an alert."""
     if text not in ("info", "warning", "critical"):
@@ -95,12 +116,39 @@ class Option:
     parse: Callable[[str], Any] = str
     repeated: bool = False
     short: str | None = None
+    group: str | None = None  # the heading in the help; None: with the other options
 
     @property
     def key(self) -> str:
         return self.name.strip("-").replace("-", "_")
 
 
+CONTAINERS = "Containers"
+# Options that only work with --image; without it they are refused.
+IN_CONTAINERS = (
+    Option(
+        "--volume",
+        "Mount a directory or a volume; may be repeated.",
+        "SOURCE:TARGET[:ro]",
+        repeated=True,
+        group=CONTAINERS,
+    ),
+    Option("--user", "The user in the container.", "U", group=CONTAINERS),
+    Option("--workdir", "The working directory in the container.", "D", group=CONTAINERS),
+    Option("--network", "The network of the container, such as none or host.", "N", group=CONTAINERS),
+    Option("--entrypoint", "The program to run in place of the image's own entry point.", "E", group=CONTAINERS),
+    Option("--pull", "When to pull the image (default missing).", "missing|always|never", pull, group=CONTAINERS),
+    Option("--pids", "The most processes and threads at the same time.", "N", pids, group=CONTAINERS),
+    Option("--keep", "Keep the container after its record is complete.", group=CONTAINERS),
+    Option("--engine", "The engine: its address, or its name, such as podman.", "URL|NAME", group=CONTAINERS),
+)
+IMAGE = Option(
+    "--image",
+    "Run the command in a container of this image; --cpus, --memory, --gpus and --pids then hold.",
+    "IMAGE",
+    image,
+    group=CONTAINERS,
+)
 RUN = (
     Option("--no-ui", "Do not open the console: output and exit code pass through."),
     Option("--detach", "Print the id and return; the job has no input and outlives the terminal."),
@@ -150,7 +198,10 @@ RUN = (
     Option("--quiet", "Print no summary at the end."),
     Option("--record", "Write the finished record to this file as JSON.", "PATH"),
     Option("--verbose", "Print log lines to standard error too.", short="-v"),
+    IMAGE,
+    *IN_CONTAINERS,
 )
+CONTAINER_KEYS = tuple(option.key for option in IN_CONTAINERS)
 
 
 # Options that other programs hardly have, and the programs that do have some of them.

@@ -76,7 +76,7 @@ def submit_from_arguments(arguments: Sequence[str]) -> int | None:
 
 def submit(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     """Queue the command and print its id; with --wait, return the job's exit code."""
-    if not command and options["like"] is None:
+    if not command and options["like"] is None and options["image"] is None:
         raise BadValue("no command given: jobtop submit [OPTIONS] -- COMMAND [ARGUMENT…]")
     options = {option.key: unset_value(option) for option in RUN} | options
     check_options(command, options)

@@ -22,7 +22,7 @@ from jobtop.core.run.terminal_input import has_terminal
 from jobtop.core.text.output_streams import PlainStream, TerminalStream
 from jobtop.core.text.terminal_text import style_after
 from jobtop.core.units import format_bytes
-from jobtop.lifecycle.kinds.registry import kind_of
+from jobtop.lifecycle.kinds.registry import why_no_output
 from jobtop.lifecycle.queue import Queue
 from jobtop.lifecycle.reconcile import current
 from jobtop.lifecycle.wait import Looks, unattended
@@ -125,7 +125,7 @@ def follow_output(app: App, jobs: Jobs, job: Job, directory: Path, readers: Sequ
 
 def no_output_reason(jobs: Jobs, job: Job, directory: Path) -> str | None:
     """Return why there is no output of a job here; None if there may be some."""
-    if (why := kind_of(job).why_no_output) is not None:
+    if (why := why_no_output(job)) is not None:
         return f"job {job.id[:8]} has no output here: {why}"
     if directory.is_dir():
         return None

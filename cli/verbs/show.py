@@ -11,16 +11,18 @@ from jobtop.cli.app import App
 from jobtop.cli.completion import complete_job_id
 from jobtop.cli.run.summary import GLYPHS, colored, cpu_text, gpu_text, incomplete_lines, memory_text, network_text
 from jobtop.cli.text.alert_lines import GLYPHS as GLYPHS_OF_ALERTS
-from jobtop.cli.text.alert_lines import alert_json, is_moment, lasting_text, state_text, what_text
+from jobtop.cli.text.alert_lines import alert_json, lasting_text, what_text
 from jobtop.cli.text.sample_text import SampleText, with_usage_so_far
 from jobtop.cli.text.stale import job_json, status_text
 from jobtop.cli.text.tables import format_options, print_records
 from jobtop.core.analysis.cost import NO_COST, Cost, cost_of
 from jobtop.core.analysis.ending import EndingLine, LineKind, explain_end, needs_explanation
+from jobtop.core.analysis.over_use import over_uses
 from jobtop.core.clock import local
 from jobtop.core.model import Job, Kept, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.query.conditions import tag_text
+from jobtop.core.text.container_text import container_line, overhead_line
 from jobtop.core.text.cost_text import cost_line, energy_line
 from jobtop.core.text.event_text import event_text
 from jobtop.core.text.file_text import device_lines, summary_lines
@@ -101,8 +103,8 @@ def alerts_text(alerts: Sequence[StoredAlert]) -> str | None:
     """Return a line for each alert; the last says how many more there are."""
     now = time.time()
     lines = [
-        f"{alert.id} {state_text(alert)} {GLYPHS_OF_ALERTS[alert.severity]} {printable(alert.rule)}:"
-        f" {printable(what_text(alert))}{'' if is_moment(alert) else f', {lasting_text(alert, now)}'}"
+        f"{alert.id} {alert.state_word} {GLYPHS_OF_ALERTS[alert.severity]} {printable(alert.rule)}:"
+        f" {printable(what_text(alert))}{'' if alert.is_moment else f', {lasting_text(alert, now)}'}"
         for alert in alerts[:MOST_ALERTS]
     ]
     more = len(alerts) - MOST_ALERTS
@@ -163,6 +165,7 @@ def facts(
         ("alerts", alerts),
         ("command", printable(shell_text(job.command))),
         ("in", printable(job.cwd)),
+        ("container", container_line(job)),
         ("where", place_text(job)),
         ("when", time_text(job, elapsed)),
         ("queue", queue_text(job)),
@@ -172,6 +175,7 @@ def facts(
         ("memory", samples.memory(memory_text(job))),
         ("cgroup", cgroup_text(job)),
         ("gpu", gpu_text(job)),
+        ("runtime", overhead_line(job)),
         ("energy", energy_line(cost)),
         ("cost", cost_line(cost)),
         ("storage", f"{format_bytes(usage.io_read_bytes)} read, {format_bytes(usage.io_write_bytes)} written"),
@@ -190,6 +194,7 @@ def facts(
         ("pinned", "all data is kept (jobtop unpin)" if job.pinned else None),
         ("kept", rule),
         ("declared", limits_text(job)),
+        ("over", "\n".join(use.sentence for use in over_uses(job)) if job.status.ended else None),
         ("limits", limits_line(found, job.limits)),
         ("throttled", throttled_line(found)),
         ("flags", ", ".join(job.flags)),
@@ -261,6 +266,7 @@ def limits_text(job: Job) -> str:
         f"{format_bytes(limits.memory_bytes)} memory" if limits.memory_bytes is not None else "",
         f"{format_duration(limits.runtime_seconds)} runtime" if limits.runtime_seconds is not None else "",
         f"{limits.gpus} GPUs" if limits.gpus is not None else "",
+        f"{limits.pids} processes and threads" if limits.pids is not None else "",
         f"timeout after {format_duration(limits.timeout_seconds)}" if limits.timeout_seconds is not None else "",
     ]
     held = job.sources.get("limits", "").replace("+", " and ")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from jobtop.core.query.filter import Word, key_of, quoted, split
-from jobtop.core.query.keys import ALERT_WORDS, CHOICES, KEYS
+from jobtop.core.query.keys import ALERT_WORDS, CHOICES, KEYS, KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-LISTS = ("alert", "status", "flag", "limited", "kept")  # keys with values separated by commas
+LISTS = ("alert", "status", "flag", "limited", "kept", "kind")  # keys with values separated by commas
+
+MORE_WORDS = {"alert": ALERT_WORDS, "kind": KINDS}  # beside those that the store knows
 
 
 def word_at(text: str, cursor: int) -> tuple[int, int]:
@@ -32,8 +34,7 @@ def complete(text: str, cursor: int, values: Mapping[str, Iterable[str]]) -> lis
     before, _, begin = value.rpartition(",") if key in LISTS else ("", "", value)
     before = f"{before}," if before else ""
     known = CHOICES.get(key) or _known_values(key, values)
-    if key == "alert":
-        known = (*ALERT_WORDS, *known)
+    known = (*MORE_WORDS.get(key, ()), *known)
     fitting = [one for one in known if one.lower().startswith(begin.lower())]
     return [f"{mark}{key}{operator}{before}{quoted(one)}" for one in dict.fromkeys(fitting)]
 

@@ -14,6 +14,7 @@ from jobtop.core.analysis.cost import Prices, cost_of
 from jobtop.core.model import Usage
 from jobtop.core.paths import hostname
 from jobtop.core.record import fields, fresh, record
+from jobtop.core.run.container_facts import FINDING as CONTAINER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 OPERATORS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq}
 ALERTS = "alerts"  # the field of HasAlert
+FINDINGS = "findings"  # the field of InContainer
 USAGE = frozenset(fields(Usage))
 
 
@@ -161,6 +163,19 @@ class HasAlert:
     def __call__(self, value: object) -> bool:
         """A job in memory has no alerts."""
         return False
+
+
+@record
+class InContainer:
+    """Whether one of some texts about the container of a job passes a test; takes the findings of the job."""
+
+    keys: tuple[str, ...]
+    test: Test
+
+    def __call__(self, value: Mapping[str, Any]) -> bool:
+        found = value.get(CONTAINER)
+        texts = [found.get(key) for key in self.keys] if isinstance(found, dict) else ()
+        return any(isinstance(text, str) and self.test(text) for text in texts)
 
 
 @record

@@ -37,6 +37,7 @@ Filters: a job has to match every word.
                            also cpu, efficiency, read, write, energy, cost, exit, signal
   alert:critical           had such an alert; also alert:firing, alert:any, alert:RULE
   limited:storage          limited by storage; also cpu, memory, waiting, …
+  image:postgres           ran in a container of this image; also container, project, kind
   'mem>4G'                 more than; also < >= <=; in quotes for the shell
   '!tool:make'             jobs that do not match; also -- -tool:make
 """

@@ -11,10 +11,12 @@ from jobtop.core.errors import BadValue, did_you_mean
 from jobtop.core.model import Kept, Status
 from jobtop.core.query.conditions import (
     ALERTS,
+    FINDINGS,
     AnyPair,
     AnyWord,
     ContainsText,
     HasAlert,
+    InContainer,
     IsOneOf,
     JoinedWords,
     MatchesPattern,
@@ -42,7 +44,12 @@ RANGE = ".."
 LAST_SIGNAL = 64
 ANY_ALERT = "any"
 ALERT_WORDS = (*map(str, Severity), *map(str, State), ANY_ALERT)
-FLAGS = ("left_running", "had_to_be_killed", "oom_killed", "over_limit", "impossible_cpu", "attached", "throttled")
+FLAGS = (
+    *("left_running", "had_to_be_killed", "oom_killed", "over_limit", "impossible_cpu", "attached", "throttled"),
+    *("over_memory", "over_cpus", "over_runtime"),
+)
+DIGEST = "sha256:"
+KINDS = ("process", "attached", "container")
 
 
 @record
@@ -157,6 +164,41 @@ def _alert(value: str, by: str, _now: float) -> Parts:
     if by == ":" and not has_wildcards(value) and (hint := did_you_mean(value, ALERT_WORDS)):
         raise BadValue(f'"{shortened(value)}" is no severity and no state of an alert{hint}; alert={value} is a rule')
     return ((ALERTS, HasAlert(rule=_pattern(value, by))),)
+
+
+def _kind(value: str, by: str, _now: float) -> Parts:
+    """Match any of some kinds of jobs; a word that is nearly one of KINDS is an error."""
+    for word in value.split(","):
+        if word not in KINDS and not has_wildcards(word) and (hint := did_you_mean(word, KINDS)):
+            raise BadValue(f'"{shortened(word)}" is not a kind of job{hint}; use {", ".join(KINDS)}')
+    return tuple(("kind", _pattern(word, by)) for word in value.split(","))
+
+
+def _image(value: str, by: str, _now: float) -> Parts:
+    """Match text in the name of the image, or the beginning of its id or digest."""
+    ids = ("image_id", "digest")
+    prefixed = value if value.startswith(DIGEST) else f"{DIGEST}{value}"
+    return (
+        (FINDINGS, InContainer(("image",), _part_or_pattern(value, by))),
+        (FINDINGS, InContainer(ids, _begins(value, by))),
+        (FINDINGS, InContainer(ids, _begins(prefixed, by))),
+    )
+
+
+def _container(value: str, by: str, _now: float) -> Parts:
+    """Match the name of a container, its service in compose, or the beginning of its id."""
+    named = InContainer(("name", "service"), _pattern(value, by))
+    return (FINDINGS, named), (FINDINGS, InContainer(("id",), _begins(value, by)))
+
+
+def _project(value: str, by: str, _now: float) -> Parts:
+    return ((FINDINGS, InContainer(("project",), _pattern(value, by))),)
+
+
+def _begins(value: str, by: str) -> Test:
+    """Test whether an id begins with a value that is long enough to be a part of one."""
+    is_part = by == ":" and re.fullmatch(f"({DIGEST})?[0-9a-f]{{4,64}}", value.lower(), re.ASCII)
+    return MatchesPattern(f"{value.lower()}*") if is_part else IsOneOf((value,))
 
 
 def _chosen(key: str, what: str, value: str) -> tuple[str, ...]:
@@ -321,6 +363,10 @@ KEYS = {
     "exit": _number("exit", "exit_code", _exit_code, is_exact=True),
     "signal": _number("signal", "signal", _signal, is_exact=True),
     "limited": Key(_limited),
+    "kind": Key(_kind),
+    "image": Key(_image),
+    "container": Key(_container),
+    "project": Key(_project),
     "alert": Key(_alert),
     "kept": Key(_kept),
     "pinned": Key(_pinned),

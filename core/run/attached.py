@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobtop.core.metrics import JOB_COLUMNS
-from jobtop.core.model import Job, Status
+from jobtop.core.model import Job, Sample, Status
 from jobtop.core.record import replace
 from jobtop.core.series.endpoints import SAMPLED, TOTALS
 from jobtop.core.units import format_duration
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.observation import Observation
 
 NOT_KNOWN = "its exit status is not known, since jobtop did not start it"
+AFTER_LAST_SAMPLE = "what came after the last sample is not counted"
 NEVER_SEEN = "all: it ended before it was sampled"
 # Exited processes report context switches only to their parent.
 UNKNOWN_OF_EXITED = ("proc.switches_voluntary", "proc.switches_involuntary")
@@ -47,6 +48,31 @@ def with_sampled_totals(job: Job, observation: Observation) -> Job:
     if (high_bytes or 0) > (usage.memory_peak_bytes or 0):
         usage, sources = replace(usage, memory_peak_bytes=high_bytes), sources | {"memory_peak": "vmhwm"}
     return _with_missing_end(replace(job, usage=usage, sources=sources), last.elapsed)
+
+
+def with_missing_totals(job: Job, newest: Sample, high_bytes: int | None) -> Job:
+    """The record of a container with the totals that its cgroups do not have from the last sample.
+
+    The memory peak is at least that of its largest process.
+    """
+    values = dict(zip(JOB_COLUMNS, newest.values, strict=True))
+    known = (key for key in TOTALS if values[key] is not None and key not in UNKNOWN_OF_EXITED)
+    totals = {TOTALS[key]: values[key] for key in known if getattr(job.usage, TOTALS[key]) is None}
+    usage, sources, incomplete = replace(job.usage, **totals), job.sources, job.incomplete
+    if "cpu_user_seconds" in totals:
+        total, seconds = (usage.cpu_user_seconds or 0) + (usage.cpu_system_seconds or 0), newest.elapsed
+        usage, sources = replace(usage, cpu_total_seconds=total), sources | {"cpu": SAMPLED}
+        if seconds > 0:
+            cpus = job.limits.cpus or usage.cpus_allowed
+            efficiency = total / seconds / cpus if cpus else None
+            usage = replace(usage, cpu_percent_mean=100 * total / seconds, cpu_efficiency=efficiency)
+    for what, name in (("io", "io_read_bytes"), ("io_chars", "io_read_chars")):
+        if name in totals:
+            sources = sources | {what: SAMPLED}
+            incomplete = (*incomplete, f"{what}: {AFTER_LAST_SAMPLE}")
+    if (high_bytes or 0) > (usage.memory_peak_bytes or 0):
+        usage, sources = replace(usage, memory_peak_bytes=high_bytes), sources | {"memory_peak": "vmhwm"}
+    return replace(job, usage=usage, sources=sources, incomplete=incomplete)
 
 
 def _with_missing_end(job: Job, seen_seconds: float) -> Job:

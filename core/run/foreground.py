@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SAME_KEY_SECONDS = 0.1
 LASTING_MS = 30  # a job that runs longer is sampled; `on_lasting` starts that
+OUTLAST_MS = 100  # between two looks at a job without a shim
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -33,8 +34,10 @@ class Foreground:
         grace_seconds: float,
         on_stop: Callable[[str], None],
         on_pause: Callable[[bool], None],
+        pause: Callable[[bool], None] | None = None,
     ) -> None:
         self.supervisor, self.grace_seconds = supervisor, grace_seconds
+        self.pause = pause  # pauses or continues the job; None: by signals to its processes
         self.on_stop, self.on_pause = on_stop, on_pause
         self.requests: list[tuple[int, float]] = []  # signals to stop, and when they came
         self.stopping = False
@@ -55,18 +58,33 @@ class Foreground:
         os.close(self.wakeup_read)
         os.close(self.wakeup_write)
 
-    def wait(self, on_lasting: Callable[[], None]) -> Facts | None:
+    def wait(self, on_lasting: Callable[[], bool]) -> Facts | None:
         """Wait for the facts of the end of the job; None if the shim was killed.
 
-        `on_lasting` is called if the job still runs after `LASTING_MS`.
+        `on_lasting` is called if the job still runs after `LASTING_MS`, and again while it returns True.
         """
-        self.on_lasting: Callable[[], None] | None = on_lasting
+        self.on_lasting: Callable[[], bool] | None = on_lasting
         with RawTerminal(self.supervisor.terminal) as self.raw:
             self.reads_input = self.raw.passes_input
             try:
                 return self._receive()
             finally:
                 self.supervisor.close_terminal()
+
+    def outlast(self, is_over: Callable[[], bool], send: Callable[[int], None]) -> None:
+        """Wait for a job that goes on without its shim, and pass signals to `send`; a second request to stop kills."""
+        poll = select.poll()
+        poll.register(self.wakeup_read, select.POLLIN)
+        while not is_over():
+            for _ in poll.poll(OUTLAST_MS):
+                for number in os.read(self.wakeup_read, 4096):
+                    if number in STOPPING:
+                        moment, again = time.time(), bool(self.requests)
+                        self.requests.append((number, moment))
+                        self.on_stop(signal_name(number))
+                        send(signal.SIGKILL if again else number)
+                    elif number != signal.SIGWINCH:
+                        send(number)
 
     def stop_signal(self, ended_at: float) -> int | None:
         """The signal that asked us to stop, if the job ended because of it."""
@@ -98,7 +116,8 @@ class Foreground:
             ready = poll.poll(None if self.on_lasting is None else LASTING_MS)
             if not ready and self.on_lasting is not None:
                 on_lasting, self.on_lasting = self.on_lasting, None
-                on_lasting()
+                if on_lasting():
+                    self.on_lasting = on_lasting
             for fd, _ in ready:
                 if fd == status:
                     return self.supervisor.receive()
@@ -148,14 +167,20 @@ class Foreground:
 
     def _suspend(self) -> None:
         """Ctrl-Z: stop the job and then ourselves; continue the job when we are continued."""
-        freeze_descendants(self.supervisor.pid)
+        if self.pause is not None:
+            self.pause(True)
+        else:
+            freeze_descendants(self.supervisor.pid)
         self.on_pause(True)
         self.raw.leave()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, lambda *_: None)
         self._take_terminal()
-        signal_descendants(self.supervisor.pid, signal.SIGCONT)
+        if self.pause is not None:
+            self.pause(False)
+        else:
+            signal_descendants(self.supervisor.pid, signal.SIGCONT)
         self.on_pause(False)
 
     def _take_terminal(self) -> None:

@@ -9,7 +9,7 @@ import time
 from jobtop.core.errors import BadValue
 from jobtop.core.measure.collectors.proc import cpus_allowed
 from jobtop.core.model import Job, JobSpec, Limits, Monitor, Status, Usage
-from jobtop.core.record import fresh, record
+from jobtop.core.record import as_dict, fresh, record
 from jobtop.core.redact import redact_command, redact_mapping
 from jobtop.core.run.supervisor import job_environment
 from jobtop.core.units import printable
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from jobtop.core.config import Config
     from jobtop.core.job_id import JobId
+    from jobtop.core.run.container_order import ContainerOrder
 
 INTERPRETERS = ("python", "pypy", "bash", "sh", "zsh", "perl", "ruby", "node", "Rscript", "julia", "lua")
 NEXT_PAIR = r"\s*\n\s*|\s*,\s*(?=[^\s=,]+=)"  # a comma may also be part of a value, as in CUDA_VISIBLE_DEVICES=0,1
@@ -53,6 +54,7 @@ class Request:
     detached: bool = True
     nice: int | None = None
     ionice: str | None = None  # CLASS[:LEVEL]
+    container: ContainerOrder | None = None  # the command runs in a container; empty: the one of the image
 
 
 def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple[Job, JobSpec]:
@@ -60,7 +62,9 @@ def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple
     words = ("/bin/sh", "-c", " ".join(request.command)) if request.is_shell else request.command
     secret = config.texts("run.redact")
     shown = tuple(redact_command(list(words), secret))
-    script, program = script_of(shown), os.path.basename(shown[0])
+    image = None if request.container is None else request.container.image
+    named = shown or (image_name(image or ""),)
+    script, program = script_of(named), os.path.basename(named[0])
     environment = job_environment(request.env, job_id)
     if request.environment is not None:
         environment = request.environment | request.env | {"JOBTOP_JOB_ID": str(job_id)}
@@ -69,7 +73,7 @@ def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple
     grace = request.grace_seconds if request.grace_seconds is not None else config.duration("run.grace")
     job = Job(
         id=job_id,
-        name=request.name or default_name(shown, script, request.is_shell),
+        name=request.name or default_name(named, script, request.is_shell),
         command=shown,
         host=host,
         user=user_name(),
@@ -89,7 +93,9 @@ def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple
         monitor=Monitor(interval_seconds=sampling_seconds(config)),
         grace_seconds=grace,
         environment=recorded_environment(environment, config.texts("run.keep_env"), secret),
+        findings={} if image is None else {"container": {"image": image}},
     )
+    holds = request.limits.enforced and image is None  # the engine enforces the limits of a container
     spec = JobSpec(
         id=job_id,
         command=tuple(words),
@@ -103,10 +109,13 @@ def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple
         detached=request.detached,
         is_watched=config.boolean("monitor.enabled"),
         interval_seconds=config.interval("monitor.interval"),
-        hold_memory_bytes=(request.limits.memory_bytes or None) if request.limits.enforced else None,
-        hold_cpus=(request.limits.cpus or None) if request.limits.enforced else None,
+        hold_memory_bytes=(request.limits.memory_bytes or None) if holds else None,
+        hold_cpus=(request.limits.cpus or None) if holds else None,
         nice=request.nice,
         ionice=request.ionice,
+        container=None
+        if request.container is None
+        else request.container.to_json() | {"limits": as_dict(request.limits)},
     )
     return job, spec
 
@@ -127,6 +136,11 @@ def sampling_seconds(config: Config) -> float | None:
     if not config.boolean("monitor.enabled"):
         return None
     return config.interval("monitor.interval") or 1.0
+
+
+def image_name(reference: str) -> str:
+    """The name of an image without its registry, its tag and its digest."""
+    return reference.partition("@")[0].rpartition("/")[2].partition(":")[0] or reference
 
 
 def script_of(command: tuple[str, ...]) -> str | None:

@@ -9,7 +9,7 @@ from jobtop.core.measure.collectors.proc import is_alive, send_to_members
 from jobtop.core.model import ENDS, Job, Status
 from jobtop.core.record import replace
 from jobtop.core.run import attached, process_tree
-from jobtop.lifecycle.ends import end_events, limits_of, observation_in
+from jobtop.lifecycle.ends import end_events, flag_over_use, limits_of, observation_in
 from jobtop.lifecycle.kinds.process import root_of
 
 TYPE_CHECKING = False
@@ -33,6 +33,7 @@ class AttachedKind:
     has_shim = False
     why_no_output: str | None = "jobtop did not start it, so its output goes where it went before"
     knows_exit_status = False
+    signals_processes = True
 
     def start(self, order: Order) -> NoReturn:
         raise NotImplementedError("a process that already runs cannot be started")
@@ -99,7 +100,7 @@ class AttachedKind:
             done = attached.ended(replace(row, monitor=replace(row.monitor, cpu_seconds=cpu_seconds)), elapsed)
             if observation is not None:
                 done = observation.of(attached.with_sampled_totals(done, observation))
-            done = explained(done if limit is None else limit(done), clues)
+            done = flag_over_use(explained(done if limit is None else limit(done), clues))
             return done, end_events(row, done, 0.0)
 
         return jobs.change(job.id, concluded)

@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 
         name: str
         has_shim: bool  # whether `start` needs `Order.supervisor`
-        why_no_output: str | None  # None: its output is kept in its directory
+        why_no_output: str | None  # None: its output is kept in its directory; {name} is the name of the container
         knows_exit_status: bool
+        signals_processes: bool  # only the user who owns the root process may act; False: an engine checks that
 
         def start(self, order: Order) -> Starting:
             """Order a job to start, without waiting for the answer."""

@@ -23,8 +23,16 @@ from jobtop.core.procfs import signals as signal
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
 from jobtop.core.run.facts import ENDED, STARTED, reachable, read_facts, read_marks, read_started
-from jobtop.lifecycle.ends import LIMITED_SECONDS, end_events, limits_of, seen_seconds, stored_observation
+from jobtop.lifecycle.ends import (
+    LIMITED_SECONDS,
+    end_events,
+    flag_over_use,
+    limits_of,
+    seen_seconds,
+    stored_observation,
+)
 from jobtop.lifecycle.kinds.kind import START_SECONDS, Unanswered
+from jobtop.lifecycle.kinds.registry import kind_of
 from jobtop.store.jobs import event
 
 TYPE_CHECKING = False
@@ -47,6 +55,7 @@ NEVER_STARTED = "jobtop ended before it could start the command"
 NO_SPEC = "its command and environment were deleted (store.spec_days); type them again: jobtop run -- COMMAND"
 SILENT_DIRECTORY = "its working directory does not answer"
 SILENT_SHIM = "its supervisor did not answer"
+SHIM_KILLED = "its supervisor was killed before it could start the command"
 
 
 class ProcessStart:
@@ -97,6 +106,7 @@ class ProcessKind:
     has_shim = True
     why_no_output: str | None = None
     knows_exit_status = True
+    signals_processes = True
 
     def start(self, order: Order) -> ProcessStart:
         from jobtop.core.run.supervisor import Supervisor
@@ -158,13 +168,43 @@ class ProcessKind:
         ended.note("recorder_cpu", watched.cpu_seconds or 0.0)
         ended.note("recorder_rss", watched.rss_bytes or status_value(os.getpid(), "VmHWM:") * 1024)
         add_samples = None if watched.observation is None else watched.observation.of
-        return finish(jobs, paths, job, ended, add_samples=add_samples)
+        return self.finish(jobs, paths, job, ended, add_samples)
+
+    def finish(
+        self,
+        jobs: Jobs,
+        paths: StatePaths,
+        job: Job,
+        ended: Facts,
+        add_samples: Callable[[Job], Job] | None = None,
+        secrets: Sequence[str] | None = None,
+    ) -> Job:
+        """Write how a job ended, for the process that recorded it."""
+        return finish(jobs, paths, job, ended, add_samples=add_samples, secrets=secrets)
+
+    def concluded(self, paths: StatePaths, job: Job, ended: Facts) -> Job:
+        """The record of an ended job, without the store."""
+        return outcome.conclude(job, ended)
+
+    def without_shim(self, jobs: Jobs, paths: StatePaths, job: Job) -> Job:
+        """Write what is known of a job after its shim was killed: it is lost, or never started."""
+        job = update_from_files(jobs, paths, job)
+        if job.status.ended or job.shim is not None:
+            return job
+        return never_started(jobs, job, SHIM_KILLED)
 
     def why_not_again(self, paths: StatePaths, job: Job) -> str | None:
         return None if os.path.lexists(paths.spec(job.id)) else NO_SPEC
 
 
 KIND = ProcessKind()
+
+
+def shim_kind_of(job: Job) -> ProcessKind:
+    """The kind of a job that has a shim."""
+    kind = kind_of(job)
+    assert isinstance(kind, ProcessKind)
+    return kind
 
 
 def root_of(job: Job) -> Identity:
@@ -222,24 +262,26 @@ def finish(
     add_samples: Callable[[Job], Job] | None = None,
     started: Started | None = None,
     secrets: Sequence[str] | None = None,
+    conclude: Callable[[Job, Facts], Job] = outcome.conclude,
 ) -> Job:
     """Write how a job ended and why, its totals with what samples add to them, and the marks of its output.
 
     `started` is for a row without a start, because its recorder was killed before it could write that. `secrets` are
-    the expressions of `run.redact`; None reads them from the configuration.
+    the expressions of `run.redact`; None reads them from the configuration. `conclude` derives the record.
     """
     began = job if started is None or job.shim is not None else outcome.begin(job, started)
-    explain = explanation(jobs, paths, began, ended, secrets)
+    explain = explanation(jobs, paths, began, ended, secrets, conclude)
     has_samples = ran_long_enough(ended) and job.status not in KNOWN_ENDS
-    limit = limits_of(jobs, outcome.conclude(began, ended)) if has_samples else None
+    limit = limits_of(jobs, conclude(began, ended)) if has_samples else None
 
     def concluded(row: Job) -> tuple[Job, Iterable[Event]]:
         row = row if started is None or row.shim is not None else outcome.begin(row, started)
-        done = outcome.conclude(row, ended)
+        done = conclude(row, ended)
         done = done if add_samples is None or done.status is Status.ERROR else add_samples(done)
         if row.status not in KNOWN_ENDS:
             done = done if limit is None else limit(done)
             done = done if explain is None else explain(done)
+        done = flag_over_use(done)
         if settled is not None:
             done = replace(done, settled=settled)
         return done, end_events(row, done, ended.moment("last")[0])
@@ -260,6 +302,7 @@ def explanation(
     job: Job,
     ended: Facts,
     secrets: Sequence[str] | None = None,
+    conclude: Callable[[Job, Facts], Job] = outcome.conclude,
 ) -> Callable[[Job], Job] | None:
     """A function that adds to the record why the job ended; None if it ended well, or that is recorded already."""
     if ended.get("status", "0") == "0" or job.status in KNOWN_ENDS:
@@ -267,7 +310,7 @@ def explanation(
     from jobtop.core.analysis.reasons import explained
     from jobtop.lifecycle.explaining import read_clues
 
-    clues = read_clues(jobs, paths, outcome.conclude(job, ended), secrets)
+    clues = read_clues(jobs, paths, conclude(job, ended), secrets)
     return lambda done: explained(done, clues)
 
 

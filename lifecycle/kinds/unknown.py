@@ -21,6 +21,7 @@ class UnknownKind:
     has_shim = False
     why_no_output: str | None = None
     knows_exit_status = True
+    signals_processes = True
 
     def __init__(self, name: str) -> None:
         self.name = name

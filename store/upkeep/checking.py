@@ -15,6 +15,8 @@ from jobtop.store.alerts.marks import decision_from_row
 from jobtop.store.alerts.outbox import COLUMNS as MESSAGE_COLUMNS
 from jobtop.store.alerts.outbox import outgoing_from_row
 from jobtop.store.database import SETTING_ASIDE, TOO_BIG, Database, error_code, open_to_read
+from jobtop.store.follows import COLUMNS as FOLLOW_COLUMNS
+from jobtop.store.follows import follow_from_row
 from jobtop.store.rows import event_from_row, is_number, job_from_row, mark_from_row
 from jobtop.store.samples.head import DEVICES, HOSTS, JOBS, LAYOUTS, NAMED, Layout
 from jobtop.store.samples.hosts import unpacked_detail
@@ -42,6 +44,7 @@ DECODERS: dict[str, tuple[str, Callable[[Any], object]]] = {  # tables with rows
     "alerts": (SELECT_ALERTS, alert_from_row),
     "messages": (f"SELECT {MESSAGE_COLUMNS} FROM messages", outgoing_from_row),
     "alert_marks": (f"SELECT {MARK_COLUMNS} FROM alert_marks", decision_from_row),
+    "container_follows": (f"SELECT {FOLLOW_COLUMNS} FROM container_follows", follow_from_row),
 }
 JOINED = {"alerts": ("jobs", "hosts", "devices")}  # tables that the statement of a table reads too
 

@@ -57,7 +57,9 @@ KINDS = {
     "search_idx": "search",
     "search_content": "search",
     "search_config": "search",
-} | dict.fromkeys(("leases", "groups", "touches", "agent", "sqlite_schema", "sqlite_sequence"), "other")
+} | dict.fromkeys(
+    ("leases", "groups", "touches", "agent", "container_follows", "sqlite_schema", "sqlite_sequence"), "other"
+)
 
 
 @record

@@ -53,7 +53,8 @@ def test_a_job_as_json_has_the_keys_of_the_contract() -> None:
     shape = JOB.to_json()
     assert list(shape) == JOB_KEYS
     assert shape["resource_usage"].keys() >= set(RESOURCE_KEYS)
-    assert list(shape["limits"]) == ["cpus", "memory_bytes", "runtime_seconds", "gpus", "timeout_seconds", "enforced"]
+    limits = ["cpus", "memory_bytes", "runtime_seconds", "gpus", "timeout_seconds", "enforced", "pids"]
+    assert list(shape["limits"]) == limits
     assert list(shape["monitor"])[:3] == ["interval_seconds", "cpu_seconds", "rss_bytes"]
     assert shape["schema_version"] == 1
     assert shape["start_time"] == "2026-01-02T03:04:05.123456Z"

@@ -17,6 +17,7 @@ from jobtop.core.errors import StoreError, UsageError
 from jobtop.core.metrics import Metric, find_metric
 from jobtop.core.model import Job
 from jobtop.core.record import record
+from jobtop.core.text.container_text import overhead_sentences
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.curves import Curves
@@ -31,6 +32,7 @@ from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Span
 from jobtop.tui.widgets.columns import placed
 from jobtop.tui.widgets.panes import PlainTable
+from jobtop.tui.widgets.sentences import Sentences
 from jobtop.tui.widgets.table import GUTTER, Table
 from jobtop.tui.widgets.tables.comparison import BETTER, WORSE, Row, columns, rows
 from jobtop.tui.workers import RepeatedWork
@@ -96,6 +98,7 @@ class Compare(Page):
         with Horizontal(id="charts"):
             yield Chart(id="cpu")
             yield Chart(id="memory")
+        yield Sentences(id="overhead")
         yield PlainTable((), id="compared")
 
     def on_mount(self) -> None:
@@ -161,6 +164,7 @@ class Compare(Page):
             ]
         )
         table.set_subtitle([Span(self.words() if is_enough else "", Tone.GREY)])
+        self.query_one(Sentences).sentences = tuple(overhead_sentences(jobs)) if is_enough else ()
         for name, title, metric in (("cpu", "CPU", CPU), ("memory", "Memory", MEMORY)):
             chart = self.query_one(f"#{name}", Chart)
             chart.view = ChartView(

@@ -13,7 +13,7 @@ from jobtop.core.run.terminal_input import has_terminal
 from jobtop.core.text.job_text import are_samples_deleted, not_started_text
 from jobtop.core.text.terminal_text import PLAIN, Run, TextStyle, line_runs
 from jobtop.core.units import format_bytes, printable
-from jobtop.lifecycle.kinds.registry import kind_of
+from jobtop.lifecycle.kinds.registry import why_no_output as why_not_kept
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
 from jobtop.store.output.logs import is_one_log
@@ -110,7 +110,7 @@ def _stored_marks(database: Database, job_id: str) -> list[tuple[float, int, int
 
 def why_no_output(job: Job) -> str | None:
     """The reason why a job has no output; None if it should have some."""
-    if (why := kind_of(job).why_no_output) is not None:
+    if (why := why_not_kept(job)) is not None:
         return why
     return not_started_text(job) or (
         "deleted: it was old (jobtop pin keeps all data)" if are_samples_deleted(job) else None

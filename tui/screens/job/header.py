@@ -12,7 +12,9 @@ from textual.strip import Strip
 from jobtop.core.analysis.cost import Prices, cost_of_use, used_by
 from jobtop.core.model import Job
 from jobtop.core.record import record, replace
+from jobtop.core.run.container_facts import container_facts
 from jobtop.core.run.outcome import signal_name
+from jobtop.core.text.container_text import overhead_line
 from jobtop.core.text.cost_text import cost_parts
 from jobtop.core.text.job_text import samples_kept_text
 from jobtop.core.text.limit_text import limit_bar, limit_evidence, limit_help, limit_of
@@ -231,11 +233,14 @@ def exit_spans(job: Job) -> list[Span]:
 
 
 def command(job: Job) -> list[Piece]:
-    if not job.command:
-        return [Piece(0, grey("command not known"))]
+    """The command, the container that it ran in, and what limited it."""
+    words = [Span("$ ", Tone.GREY), Span(shortened(shlex.join(job.command)))]
     evidence = limit_evidence(job) if limit_of(job) is not None else None
+    facts, cost = container_facts(job), overhead_line(job)
     return [
-        Piece(0, [Span("$ ", Tone.GREY), Span(shortened(shlex.join(job.command)))]),
+        Piece(0, words if job.command else grey("command not known")),
+        Piece(3, labelled("image", shortened(facts.image)) if facts is not None and facts.image else []),
+        Piece(5, grey(cost) if cost else []),
         Piece(1, grey(f"{limit_of(job)}: {evidence}") if evidence else []),
         Piece(2, grey(f"usually helps: {limit_help(job)}") if evidence else []),
     ]

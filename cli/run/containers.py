@@ -1,0 +1,182 @@
+"""`run --image`: the order of a container from the options, and the image, which is pulled before the job begins."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+from jobtop.cli.failure import print_error
+from jobtop.core.errors import BadValue, EngineError
+from jobtop.core.measure.collectors.proc import is_alive
+from jobtop.core.record import replace
+from jobtop.core.run.container_file import read_container
+from jobtop.core.run.container_order import ContainerOrder
+from jobtop.core.units import format_bytes, printable
+from jobtop.lifecycle.containers.settings import volume
+from jobtop.lifecycle.kinds.registry import kind_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from jobtop.cli.app import App
+    from jobtop.core.measure.collectors.docker.model import PullStep
+    from jobtop.core.run.foreground import Foreground
+    from jobtop.core.run.request import Request
+    from jobtop.lifecycle.recorder import Recorder
+
+TEXTS = ("user", "workdir", "network", "entrypoint", "engine")
+PULL_SECONDS = 120.0  # without a word from the registry
+BAR_CELLS = 24
+
+
+def new_order(app: App, options: dict[str, Any], cwd: str) -> ContainerOrder:
+    """Return the order that the options describe; BadValue for options that do not work in a container."""
+    refuse_priorities(options)
+    return ContainerOrder(
+        image=options["image"],
+        volumes=tuple(volume(text, cwd, app.environ) for text in options["volume"]),
+        **{key: options[key] for key in TEXTS},
+        env=dict(options["env"]),
+        pull=options["pull"] or "missing",
+        keep=options["keep"],
+        gpus=options["gpus"],
+    )
+
+
+def refuse_priorities(options: dict[str, Any]) -> None:
+    """Raise BadValue for options that would only change the process that waits for the container."""
+    for key in ("nice", "ionice"):
+        if options[key] is not None:
+            raise BadValue(f"--{key} has no effect in a container: give --cpus N")
+
+
+def changed_order(app: App, order: ContainerOrder, options: dict[str, Any], cwd: str) -> ContainerOrder:
+    """Return the order of an earlier job, changed by the options that were given."""
+    refuse_priorities(options)
+    texts = {key: options[key] for key in (*TEXTS, "image", "pull", "gpus") if options[key] is not None}
+    if options["volume"]:
+        texts["volumes"] = tuple(volume(text, cwd, app.environ) for text in options["volume"])
+    return replace(
+        order, **texts, env=(order.env or {}) | dict(options["env"]), keep=order.keep or bool(options["keep"])
+    )
+
+
+def with_ready_image(app: App, request: Request, is_quiet: bool) -> Request:
+    """Return the request with an engine that answers and has the image; EngineError before anything is recorded."""
+    from jobtop.lifecycle.containers.engines import find_engine
+    from jobtop.lifecycle.containers.images import ready_image
+
+    assert request.container is not None
+    order = request.container
+    engine, _ = find_engine(order.engine, app.environ)
+    with engine:
+        url, engine.timeout_seconds = engine.endpoint.url, PULL_SECONDS
+        engine.close()
+        progress = Progress(order.image, is_quiet)
+        try:
+            ready_image(engine, order.image, order.pull, progress.begin)
+        finally:
+            progress.end()
+    pull = "missing" if order.pull == "always" else order.pull
+    return replace(request, container=replace(order, engine=url, pull=pull))
+
+
+class Progress:
+    """The progress of a pull on standard error: a bar on a terminal, else a line at its beginning."""
+
+    def __init__(self, image: str, is_quiet: bool) -> None:
+        self.image, self.is_quiet = printable(image), is_quiet
+        self.has_bar = not is_quiet and os.isatty(2)
+        self.layers: dict[str, tuple[int, int]] = {}
+        self.shown = ""
+
+    def begin(self) -> Callable[[PullStep], None]:
+        if not self.has_bar and not self.is_quiet:
+            print(f"jobtop: pulling {self.image}", file=sys.stderr, flush=True)
+        return self.show
+
+    def show(self, step: PullStep) -> None:
+        """Draw the bar again, if it has changed."""
+        if step.layer is not None and step.total_bytes is not None:
+            self.layers[step.layer] = step.done_bytes or 0, step.total_bytes
+        elif step.layer is not None and step.layer in self.layers and step.text.endswith("complete"):
+            total = self.layers[step.layer][1]
+            self.layers[step.layer] = total, total
+        if not self.has_bar:
+            return
+        text = (
+            bar_text(self.image, step.text, *map(sum, zip(*self.layers.values(), strict=True))) if self.layers else ""
+        )
+        text = text or f"pulling {self.image}: {printable(step.text)}"
+        if text != self.shown:
+            self.shown = text
+            columns = os.get_terminal_size(2).columns
+            print(f"\r\x1b[K{text[: columns - 1]}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Leave no bar behind."""
+        if self.shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def bar_text(image: str, step: str, done: int, total: int) -> str:
+    """Return a line such as `pulling box:1 ████░░░░ 12 MiB of 30 MiB`."""
+    share = min(1.0, done / total) if total else 0.0
+    filled = round(share * BAR_CELLS)
+    bar = "█" * filled + "░" * (BAR_CELLS - filled)
+    return f"pulling {image} {bar} {format_bytes(done)} of {format_bytes(total)}  {printable(step)}"
+
+
+def pausing(recorder: Recorder) -> Callable[[bool], None]:
+    """Return the function that pauses the container of a job, or continues it."""
+
+    def pause(is_paused: bool) -> None:
+        kind = kind_of(recorder.job)
+        with suppress(EngineError):  # it has ended
+            (kind.pause if is_paused else kind.resume)(recorder.job)
+
+    return pause
+
+
+def wait_for_container(recorder: Recorder, foreground: Foreground) -> RestOfOutput | None:
+    """Wait for a container that has lost its runner; what it wrote meanwhile is to be printed after its end."""
+    directory = recorder.directory
+    if directory is None or not goes_on(directory):
+        return None
+    rest = RestOfOutput(directory)
+    print_error(
+        f"jobtop: a process of jobtop was killed; job {recorder.job.id[:8]} goes on, its output comes at its end"
+    )
+
+    def send(number: int) -> None:
+        with suppress(EngineError):
+            kind_of(recorder.job).signal(recorder.job, number)
+
+    foreground.outlast(lambda: not goes_on(directory), send)
+    return rest
+
+
+class RestOfOutput:
+    """What is added to the logs of a job after its shim or its runner was killed, which could not pass it on."""
+
+    def __init__(self, directory: str) -> None:
+        self.logs = {1: f"{directory}/stdout.log", 2: f"{directory}/stderr.log"}
+        self.sizes = {fd: os.path.getsize(path) for fd, path in self.logs.items() if os.path.exists(path)}
+
+    def print(self) -> None:
+        for fd, size in self.sizes.items():
+            with suppress(OSError), open(self.logs[fd], "rb") as log:
+                log.seek(size)
+                while data := log.read(1 << 16):
+                    os.write(fd, data)
+
+
+def goes_on(directory: str) -> bool:
+    """Return whether a container runs, or its runner has not written its end yet."""
+    file = read_container(directory)
+    if file is None or file.told is not None:
+        return False
+    return any(process is not None and is_alive(process) for process in (file.init, file.runner))

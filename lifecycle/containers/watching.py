@@ -1,0 +1,130 @@
+"""Two threads of a runner: one reads the counters of the container when its first process exits, one passes signals."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from contextlib import suppress
+
+from jobtop.core.errors import EngineError
+from jobtop.core.measure.collectors.job_cgroup import parse_memory
+from jobtop.core.measure.collectors.proc import is_alive
+from jobtop.core.procfs import name_of, pid_clock, read_text, signals, stat_fields, status_value
+from jobtop.lifecycle.containers.cgroups import read_evidence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from jobtop.core.measure.collectors.docker.client import Engine
+    from jobtop.core.model import Identity
+
+FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.02, 2.0  # between two looks at its memory
+LOOK_SHARE = 0.05  # of its age
+MARGIN_SECONDS = 2.0  # the container has to be gone before the shim kills the runner
+KILL_AGAIN_SECONDS = 1.0
+PIPE_SECONDS = 1.0  # for a container to end after its reader has gone
+
+
+class ExitWatch(threading.Thread):
+    """Waits for the first process of a container, and reads its cgroups before the engine removes them."""
+
+    def __init__(self, init: Identity, cgroups: tuple[str, ...]) -> None:
+        super().__init__(name="jobtop-exit", daemon=True)
+        self.init, self.cgroups = init, cgroups
+        self.texts: dict[str, str] = {}
+        self.runtime_pid = _parent_of(init.pid)
+        self.runtime_name = name_of(self.runtime_pid) if self.runtime_pid else None
+        self.runtime_seconds = 0.0
+        self.runtime_bytes = 0
+        self.peak_bytes = 0
+        self._began = time.monotonic()
+
+    def run(self) -> None:
+        try:
+            fd = os.pidfd_open(self.init.pid)
+        except OSError:
+            return
+        try:
+            poll = select.poll()
+            poll.register(fd, select.POLLIN)
+            while is_alive(self.init) and not poll.poll(self._pause_seconds() * 1000):
+                self._look_at_memory()
+                self._look_at_runtime()
+            self.texts = read_evidence(self.cgroups)
+            self._look_at_runtime()
+        finally:
+            os.close(fd)
+
+    def _pause_seconds(self) -> float:
+        """A short container is looked at often: its memory may be gone before it is sampled for the first time."""
+        age = time.monotonic() - self._began
+        return max(FIRST_LOOK_SECONDS, min(LOOK_SHARE * age, LAST_LOOK_SECONDS))
+
+    def _look_at_memory(self) -> None:
+        texts = (read_text(f"{directory}/memory.stat") for directory in self.cgroups)
+        used = max((parse_memory(text).get("mem.used", 0) for text in texts if text), default=0)
+        self.peak_bytes = max(self.peak_bytes, int(used))
+
+    def _look_at_runtime(self) -> None:
+        if not self.runtime_pid or name_of(self.runtime_pid) != self.runtime_name:
+            return
+        with suppress(OSError):
+            seconds = time.clock_gettime(pid_clock(self.runtime_pid))
+            self.runtime_seconds = max(self.runtime_seconds, seconds)
+        self.runtime_bytes = max(self.runtime_bytes, status_value(self.runtime_pid, "VmHWM:") * 1024)
+
+
+def _parent_of(pid: int) -> int:
+    parent = (*stat_fields(pid), "", "")[1]
+    return int(parent) if parent.isdigit() and parent != "1" else 0
+
+
+class Signals(threading.Thread):
+    """Passes signals to the container; TERM stops it: KILL comes before the grace of the shim is over."""
+
+    def __init__(self, engine: Engine, container_id: str, grace_seconds: float) -> None:
+        super().__init__(name="jobtop-signals", daemon=True)
+        self.engine, self.container_id = engine, container_id
+        self.patience_seconds = max(0.0, grace_seconds - min(MARGIN_SECONDS, grace_seconds / 3))
+        self.sent: list[int] = []
+        self.had_to_kill = False
+        self._kill_at: float | None = None
+        self._read, self.wakeup = os.pipe()
+        os.set_blocking(self.wakeup, False)
+
+    def take(self, number: int) -> None:
+        """Pass on a signal that this process did not get itself."""
+        os.write(self.wakeup, bytes((number,)))
+
+    def run(self) -> None:
+        """Read the numbers of signals from a pipe: their handlers may have to wait until the main thread wakes up."""
+        poll = select.poll()
+        poll.register(self._read, select.POLLIN)
+        while True:
+            left = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
+            if poll.poll(None if left is None else left * 1000 + 1):
+                for number in os.read(self._read, 256):
+                    self._pass(number)
+            elif self._kill_at is not None and time.monotonic() >= self._kill_at:
+                self._kill_at = time.monotonic() + KILL_AGAIN_SECONDS
+                self.had_to_kill = True
+                self._send(signals.SIGKILL)
+
+    def _pass(self, number: int) -> None:
+        if number == signals.SIGWINCH:
+            with suppress(OSError, EngineError):
+                columns, lines = os.get_terminal_size(1)
+                self.engine.resize(self.container_id, lines, columns)
+            return
+        if number in (signals.SIGTERM, signals.SIGPIPE) and self._kill_at is None:
+            with suppress(EngineError):  # it is not paused
+                self.engine.unpause(self.container_id)
+            patience = self.patience_seconds if number == signals.SIGTERM else PIPE_SECONDS
+            self._kill_at = time.monotonic() + patience
+        self._send(number)
+
+    def _send(self, number: int) -> None:
+        with suppress(EngineError):  # it has ended
+            self.engine.kill(self.container_id, number)
+            self.sent.append(number)
