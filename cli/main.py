@@ -36,7 +36,12 @@ VERBS = {
     "export": ("jobtop.cli.verbs.export:export", "Write jobs in a format that other programs read."),
     "import": ("jobtop.cli.verbs.imports:import_", "Import jobs that other programs recorded."),
     "stats": ("jobtop.cli.verbs.stats:stats", "Summarise jobs: outcomes and resource use, overall and by group."),
+    "check": ("jobtop.cli.verbs.check:check", "Check whether jobs used more than they asked for."),
     "alerts": ("jobtop.cli.verbs.alerts.group:alerts", "List, acknowledge and mute alerts."),
+    "containers": (
+        "jobtop.cli.verbs.containers.group:containers",
+        "Show containers of Docker and Podman: what they use, their output; stop them.",
+    ),
     "wait": ("jobtop.cli.verbs.control:wait", "Wait until jobs have ended; exit code 1 if one did not succeed."),
     "stop": ("jobtop.cli.verbs.control:stop", "Stop jobs: SIGTERM, then SIGKILL after the grace period."),
     "kill": ("jobtop.cli.verbs.control:kill", "Kill jobs at once with SIGKILL."),
@@ -58,9 +63,17 @@ VERBS = {
     "completion": ("jobtop.cli.completion:completion", "Print the completion script of a shell."),
 }
 # Both take --store after their name. Verbs that change jobs use it only to tell the user which store a job is in.
-READING_VERBS = frozenset("queue history show logs top files connections metrics plot export stats alerts wait".split())
+READING_VERBS = frozenset(
+    "queue history show logs top files connections metrics plot export stats check alerts wait".split()
+)
 ACTING_VERBS = frozenset("stop kill pause resume rm retry pin unpin".split())
-ALIASES = {"job-history": "history", "job-details": "show", "job-stats": "stats", "plot-resources": "plot"}
+ALIASES = {
+    "job-history": "history",
+    "job-details": "show",
+    "job-stats": "stats",
+    "plot-resources": "plot",
+    "check-resource-utilization": "check",
+}
 
 
 def collect_store_option(ctx: click.Context, _: click.Parameter, paths: tuple[str, ...]) -> None:

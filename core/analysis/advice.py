@@ -38,8 +38,11 @@ def _more_memory(job: Job) -> Iterator[str]:
     used = max(job.usage.memory_peak_bytes or 0, (job.limits.memory_bytes or 0) if is_held else 0)
     if not used:
         return
-    command = f"jobtop rerun {job.id[:8]} --memory {size_text(used * MEMORY_FACTOR)}"
-    if is_held:
+    size = size_text(used * MEMORY_FACTOR)
+    command = f"jobtop rerun {job.id[:8]} --memory {size}"
+    if "attached" in job.flags:  # jobtop cannot start it
+        yield f"it needs more memory than {format_bytes(used)}: start it with a limit of {size}"
+    elif is_held:
         yield f"give it more memory than {format_bytes(used)}: {command}"
     else:
         yield f"it needs more memory than the {format_bytes(used)} it got; to have the queue keep it free: {command}"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from enum import Enum
 
+from jobtop.core.analysis.container_overhead import start_seconds
 from jobtop.core.query.conditions import as_text
 from jobtop.core.record import as_dict, record
+from jobtop.core.run.container_facts import container_facts
 from jobtop.core.units import format_bytes, format_duration
 
 TYPE_CHECKING = False
@@ -82,7 +84,8 @@ class Difference:
 
 def totals(jobs: Sequence[Job]) -> list[Total]:
     """Return what the jobs used: every measure that is known for at least one of them."""
-    rows = [Total(measure, tuple(map(measure.read, jobs))) for measure in MEASURES]
+    more = CONTAINER_MEASURES if any(container_facts(job) is not None for job in jobs) else ()
+    rows = [Total(measure, tuple(map(measure.read, jobs))) for measure in (MEASURES[0], *more, *MEASURES[1:])]
     return [row for row in rows if any(value is not None for value in row.values)]
 
 
@@ -95,6 +98,8 @@ def differences(jobs: Sequence[Job]) -> list[Difference]:
         *_mapping_differences("param", [job.params for job in jobs]),
         *_mapping_differences("tag", [job.tags for job in jobs]),
         *(Difference(label, tuple(getattr(job, label) for job in jobs)) for label in ("tool", "host", "user")),
+        Difference("kind", tuple(job.kind for job in jobs)),
+        *_mapping_differences("container", [_container_texts(job) for job in jobs]),
         Difference("directory", tuple(job.cwd for job in jobs)),
         *_mapping_differences("limit", [_limit_texts(job) for job in jobs]),
         Difference("CPUs allowed", tuple(_number(job.usage.cpus_allowed) for job in jobs)),
@@ -133,6 +138,13 @@ def _mapping_differences(label: str, mappings: Sequence[dict[str, Any]]) -> list
     ]
 
 
+def _container_texts(job: Job) -> dict[str, str]:
+    """Return image and engine of the container of a job."""
+    facts = container_facts(job)
+    known = {} if facts is None else {"image": facts.image or facts.image_id, "engine": facts.engine}
+    return {key: text for key, text in known.items() if text is not None}
+
+
 def _limit_texts(job: Job) -> dict[str, str]:
     """Return the limits that are set, formatted."""
     limits = as_dict(job.limits)
@@ -157,6 +169,15 @@ def _usage(name: str) -> Callable[[Job], float | None]:
     return read
 
 
+def _runtime(name: str) -> Callable[[Job], float | None]:
+    def read(job: Job) -> float | None:
+        facts = container_facts(job)
+        value: float | None = None if facts is None else getattr(facts.runtime, name)
+        return value
+
+    return read
+
+
 def _mean_load(job: Job) -> float | None:
     percent = job.usage.cpu_percent_mean
     return None if percent is None else percent / 100
@@ -175,4 +196,10 @@ MEASURES = (
     Measure("threads", NumberFormat.COUNT, None, _usage("threads_peak")),
     Measure("hard faults", NumberFormat.COUNT, True, _usage("faults_major")),
     Measure("exit code", NumberFormat.COUNT, None, lambda job: job.exit_code),
+)
+# Where one of the jobs ran in a container.
+CONTAINER_MEASURES = (
+    Measure("time to start", NumberFormat.SECONDS, True, start_seconds),
+    Measure("runtime CPU", NumberFormat.SECONDS, True, _runtime("cpu_seconds")),
+    Measure("runtime memory", NumberFormat.BYTES, True, _runtime("memory_bytes")),
 )

@@ -16,6 +16,7 @@ from jobtop.store.samples.series import SeriesStore
 from jobtop.tui.chart.chart import Chart
 from jobtop.tui.screens.compare import Alignment, Compare, ComparedJob, known_part, offsets
 from jobtop.tui.screens.history import History
+from jobtop.tui.widgets.sentences import Sentences
 from records import HERE, HOSTILE_TEXTS, holds_controls, kept_jobs, made_job
 from stage import drawn_lines
 from visiting import Visitor, visit
@@ -196,3 +197,24 @@ def test_a_job_that_never_began_is_at_the_left_of_the_clock() -> None:
 def test_a_curve_ends_with_the_last_value_that_is_known() -> None:
     samples = Samples([0.0, 1.0, 2.0], {"mem.used": [None, 7.0, None]})
     assert known_part(samples, "mem.used", 10.0) == ([10.0, 11.0], [None, 7.0])
+
+
+def test_a_command_and_its_container_are_compared(home: Path) -> None:
+    facts = {"image": "box:1", "started_at": START + 0.5, "runtime": {"cpu_seconds": 0.05, "memory_bytes": 12 << 20}}
+    jobs = kept_jobs(
+        home,
+        made_job(submitted_at=START, start_time=START + 0.1, duration_seconds=2.0),
+        made_job(kind="container", submitted_at=START, duration_seconds=2.6, findings={"container": facts}),
+    )
+
+    async def scene(visitor: CompareVisitor) -> None:
+        await visitor.compare(jobs)
+        assert visitor.row("time to start")[:2] == ["0.1s", "0.5s"]
+        assert visitor.row("runtime memory")[-1] == "12.0M"
+        assert visitor.row("container image")[-1] == "box:1"
+        words = " ".join(line.strip() for line in drawn_lines(visitor.page.query_one(Sentences)))
+        assert "0.4 s longer to start" in words
+        await visitor.compare([jobs[0]])
+        assert not visitor.page.query_one(Sentences).sentences
+
+    visit_compare(home, scene)

@@ -159,6 +159,15 @@ def test_the_header_of_an_ended_job_says_what_limited_it() -> None:
     assert "limited" not in text_of(fitting(header_lines(HeaderView(job_view, moment=1.0))[1], 120))
 
 
+def test_the_header_names_the_image_and_what_the_container_cost() -> None:
+    runtime = {"cpu_seconds": 0.05, "memory_bytes": 12 << 20}
+    facts = {"image": "box:1", "start_seconds": 0.5, "runtime": runtime}
+    line = header_lines(HeaderView(JobView(made_job(kind="container", findings={"container": facts}))))[2]
+    assert "image box:1" in text_of(fitting(line, 60))
+    assert "started in 500ms" not in text_of(fitting(line, 60))
+    assert "started in 500ms" in text_of(fitting(line, 200))
+
+
 def test_the_header_shows_what_a_job_cost_only_where_it_is_known() -> None:
     used = Usage(energy_cpu_joules=7.2e6, cpu_total_seconds=3600.0)
     view = JobView(made_job(usage=used), numbers=JobNumbers(cpu_joules=7.2e6, cpu_seconds=3600.0))

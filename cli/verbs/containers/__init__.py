@@ -1,0 +1,1 @@
+"""The verbs of `jobtop containers`: one file for each."""
