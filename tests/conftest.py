@@ -5,13 +5,15 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from endpoints import MailServer, WebEndpoint, mail_server, web_endpoint
 from machines import Machine
 
 import unprivileged as unprivileged_user
+from engines import CannotRunError, RealEngine, shared_engine
 from jobtop.core.doctor.checks import MachineFiles
 from jobtop.core.paths import StatePaths
 from jobtop.lifecycle.queue import Queue
@@ -117,3 +119,51 @@ def uml_kernel() -> Path:
     if found is None:
         require("uml", "linux.uml is neither in build/uml nor installed (Debian: user-mode-linux)")
     return Path(found)
+
+
+@pytest.fixture(scope="session")
+def engine_session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory that all workers of this session share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def docker_engine(engine_session: Path) -> Iterator[RealEngine]:
+    """A real Docker engine with the image `engines.IMAGE`: `jobtop("containers", env=docker_engine.env)`."""
+    yield from use_engine("docker", engine_session)
+
+
+@pytest.fixture(scope="session")
+def podman_engine(engine_session: Path) -> Iterator[RealEngine]:
+    """The same of Podman."""
+    yield from use_engine("podman", engine_session)
+
+
+def use_engine(kind: str, session: Path) -> Iterator[RealEngine]:
+    with ExitStack() as stack:
+        try:
+            engine = stack.enter_context(shared_engine(kind, session))
+        except CannotRunError as error:
+            require(kind, str(error))
+        yield engine
+
+
+@pytest.fixture
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers of tests are reached directly."""
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
+@pytest.fixture
+def web(no_proxy: None) -> Iterator[WebEndpoint]:
+    """A real HTTP server that accepts messages."""
+    with web_endpoint() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def mail() -> Iterator[MailServer]:
+    """A real SMTP server that accepts mails."""
+    with mail_server() as server:
+        yield server

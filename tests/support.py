@@ -19,6 +19,8 @@ ALONE = {"JOBTOP_AGENT_IDLE": "0s", "JOBTOP_RUN_UI": "never"}  # agents leave wi
 
 T = TypeVar("T")
 
+long_test = pytest.mark.skipif(not os.environ.get("LONG_TESTS"), reason="takes long: $LONG_TESTS is not set, as in CI")
+
 
 def require(component: str, reason: str) -> NoReturn:
     """Skip because the component is missing; fail instead where $REQUIRE_REAL names it, as in CI."""
@@ -50,7 +52,8 @@ def open_files(root: Path) -> list[str]:
 
 def clean_environment(home: Path) -> dict[str, str]:
     """This environment without settings, with the home directory and jobtop's state below `home`."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("JOBTOP_", "XDG_", "PYTHON"))}
+    dropped = ("JOBTOP_", "XDG_", "PYTHON", "DOCKER_", "CONTAINER_HOST")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
     own = {"HOME": str(home), "JOBTOP_HOME": str(home / "state")}
     return kept | own | ALONE
 

@@ -1,0 +1,129 @@
+"""Jobs in containers of real engines: their numbers are true, their limits hold, and nothing of them is left."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from container_jobs import IN_IMAGE, PYTHON, WITH_PYTHON, cleared, containers_of_jobs, engine
+from engines import IMAGE, RealEngine
+from running import nothing_is_left, running, show, the_log
+from support import Jobtop
+
+__all__ = ["engine", "nothing_is_left"]
+
+MIB = 1 << 20
+LOAD = """
+import os, sys, time
+held = b"x" * (150 << 20)
+with open("/tmp/written", "wb") as file:
+    for _ in range(32): file.write(held[:1 << 20])
+    file.flush()
+    os.fsync(file.fileno())
+while time.process_time() < 2: pass
+words = dict(line.split(":") for line in open("/proc/self/status"))
+print(time.process_time(), *(int(words[name].split()[0]) * 1024 for name in ("RssAnon", "VmHWM")), flush=True)
+os._exit(3)
+"""
+SHORT = "import os, time\nwhile time.process_time() < 0.2: pass\nprint(time.process_time(), flush=True)\nos._exit(0)"
+# As many sleepers as may be, then says how many there were.
+CROWD = "n=0; while [ $n -lt 30 ]; do sleep 5 & n=$((n + 1)); echo $n; done"
+
+
+@pytest.fixture
+def contained(jobtop: Jobtop, engine: RealEngine) -> Iterator[Jobtop]:
+    with cleared(jobtop, engine) as found:
+        yield found
+
+
+def test_the_numbers_of_a_known_load_are_true(contained: Jobtop) -> None:
+    finished = contained("run", "--external-id", "load", *WITH_PYTHON, "--", *PYTHON, LOAD)
+    assert finished.returncode == 3, finished.stderr
+    cpu_seconds, anonymous_bytes, resident_bytes = map(float, finished.stdout.split())
+    job = show(contained, "load")
+    usage = job["resource_usage"]
+    assert (job["kind"], job["status"], job["exit_code"]) == ("container", "failed", 3)
+    assert usage["cpu_total_seconds"] == pytest.approx(cpu_seconds, rel=0.02)
+    # Pages of the interpreter's files, which other processes share, count in part.
+    assert anonymous_bytes * 0.97 <= usage["memory_peak_bytes"] <= resident_bytes * 1.03
+    assert usage["io_write_bytes"] == pytest.approx(32 * MIB, rel=0.02)
+    assert job["findings"]["container"]["image"] == IMAGE
+    assert the_log(contained, "load") == finished.stdout
+
+
+def test_a_life_of_a_third_of_a_second_is_exact(contained: Jobtop) -> None:
+    finished = contained("run", "--external-id", "short", *WITH_PYTHON, "--", *PYTHON, SHORT)
+    assert finished.returncode == 0, finished.stderr
+    job = show(contained, "short")
+    if not job["incomplete"]:
+        measured = job["resource_usage"]["cpu_total_seconds"]
+        assert measured == pytest.approx(float(finished.stdout), abs=0.06)  # the runtime starts it in there
+    assert contained("show", "short").returncode == 0
+
+
+def test_a_kill_by_the_memory_limit_is_a_failure_with_evidence(contained: Jobtop) -> None:
+    command = (*PYTHON, "held = b'x' * (200 << 20)")
+    finished = contained("run", "--external-id", "oom", "--memory", "64M", *WITH_PYTHON, "--", *command)
+    assert finished.returncode == 128 + signal.SIGKILL, finished.stderr
+    job = show(contained, "oom")
+    assert job["status"] == "failed"
+    assert job["resource_usage"]["oom_kills"] >= 1
+    assert "memory" in (job["reason"] or job["error"] or "").lower()
+    assert job["limits"]["enforced"]
+
+
+def test_limits_hold(contained: Jobtop) -> None:
+    script = "import time\nuntil = time.monotonic() + 1\nwhile time.monotonic() < until: pass"
+    assert (
+        contained("run", "--external-id", "half", "--cpus", "0.5", *WITH_PYTHON, "--", *PYTHON, script).returncode == 0
+    )
+    usage = show(contained, "half")["resource_usage"]
+    assert 0.3 <= usage["cpu_total_seconds"] <= 0.75  # of one second, with the burst at the start
+    crowd = contained("run", "--external-id", "crowd", "--pids", "10", *IN_IMAGE, "--", "sh", "-c", CROWD)
+    assert crowd.returncode != 0
+    assert int(crowd.stdout.split()[-1]) <= 10
+    assert show(contained, "crowd")["limits"]["pids"] == 10
+
+
+def test_input_and_signals_reach_the_container(contained: Jobtop) -> None:
+    echoed = contained("run", *IN_IMAGE, "--", "sh", "-c", "cat; echo done >&2", stdin="one\ntwo\n")
+    assert (echoed.returncode, echoed.stdout) == (0, "one\ntwo\n")
+    assert "done\n" in echoed.stderr
+    script = "trap 'echo usr1; exit 6' USR1; echo ready; while :; do sleep 0.05; done"
+    with running(contained, "--quiet", *IN_IMAGE, "--", "sh", "-c", script) as run:
+        run.reads(b"ready")
+        run.send(signal.SIGUSR1)
+        run.reads(b"usr1")
+        assert run.end() == 6
+
+
+def test_a_stopped_job_ends_with_its_container(contained: Jobtop) -> None:
+    script = "trap 'echo asked; exit 8' TERM; echo ready; while :; do sleep 0.05; done"
+    with running(contained, "--quiet", *IN_IMAGE, "--", "sh", "-c", script) as run:
+        run.reads(b"ready")
+        assert contained("stop", "the-job").returncode == 0
+        run.reads(b"asked")
+        run.end()
+    assert show(contained, "the-job")["exit_code"] == 8
+
+
+def test_a_job_keeps_its_container_if_asked(contained: Jobtop, engine: RealEngine, tmp_path: Path) -> None:
+    assert contained("run", "--keep", *IN_IMAGE, "--", "true").returncode == 0
+    (kept,) = containers_of_jobs(contained, engine)
+    assert kept["State"] == "exited"
+    engine.remove(kept["Id"])
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [(("no-such-command",), 127), (("/etc/passwd",), 126)], ids=["not found", "not executable"]
+)
+def test_a_command_that_cannot_start_is_told_as_a_shell_would(
+    contained: Jobtop, command: tuple[str, ...], code: int
+) -> None:
+    finished = contained("run", "--external-id", "bad", *IN_IMAGE, "--", *command)
+    assert finished.returncode == code, finished.stderr
+    assert show(contained, "bad")["status"] == "error"
+    absent = contained("run", "--image", "absent:1", "--pull", "never", "--", "true")
+    assert absent.returncode == 125
+    assert "absent:1" in absent.stderr
