@@ -183,10 +183,15 @@ class Server(socketserver.ThreadingUnixStreamServer):
         """A client that has gone is no error."""
 
 
+def is_client(thread: threading.Thread, before: set[threading.Thread]) -> bool:
+    return thread.name.startswith("jobtop-") and thread not in before
+
+
 @contextmanager
 def fake_engine(path: Path, rows: list[dict[str, Any]]) -> Iterator[FakeEngine]:
     """An engine that answers at a socket of this path, which has to be short."""
     engine = FakeEngine(path, rows)
+    before = set(threading.enumerate())  # threads that another test left are not for this one to wait for
     with Server(str(path), Handler) as server:
         server.engine = engine
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -197,6 +202,6 @@ def fake_engine(path: Path, rows: list[dict[str, Any]]) -> Iterator[FakeEngine]:
             engine.released.set()
             engine.ended.set()
             # The docker package leaves a socket open if a connection is refused: no client may be left.
-            wait_for(lambda: not any(each.name.startswith("jobtop-") for each in threading.enumerate()))
+            wait_for(lambda: not [each.name for each in threading.enumerate() if is_client(each, before)])
             server.shutdown()
             thread.join()

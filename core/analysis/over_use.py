@@ -95,10 +95,13 @@ def over_uses(job: Job, least_percent: float = LEAST_PERCENT) -> list[Use]:
 
 
 def flagged(job: Job) -> Job:
-    """The record of an ended job with a flag for each resource of which it used more than it asked for."""
+    """The record of an ended job with a flag for each resource of which it used more than it asked for.
+
+    Enforced limits have flags of their own; a process may hold mapped files that no limit counts.
+    """
     if job.status in (Status.ERROR, Status.LOST) or not job.status.ended:
         return job
-    flags = {FLAGS[use.resource] for use in over_uses(job)}
+    flags = {FLAGS[use.resource] for use in over_uses(job) if use.resource == RUNTIME or not job.limits.enforced}
     return replace(job, flags=tuple(sorted({*job.flags, *flags}))) if flags - set(job.flags) else job
 
 

@@ -71,9 +71,9 @@ def reachable_from_inside(finding: Finding, machine: MachineFiles) -> Finding:
     is_inside = any(machine.has(sign) for sign in INSIDE_SIGNS)
     if not is_inside or finding.state is State.WORKS:
         return finding
-    socket_path = "/run/podman/podman.sock" if finding.name == "Podman" else "/var/run/docker.sock"
+    shared = "/run/podman" if finding.name == "Podman" else "/var/run/docker.sock"
     meaning = f"jobtop runs inside a container that does not reach an engine: {finding.meaning}"
-    return Finding(finding.name, finding.state, meaning, f"start this container with -v {socket_path}:{socket_path}")
+    return Finding(finding.name, finding.state, meaning, f"start this container with -v {shared}:{shared}")
 
 
 def gpu_finding(machine: MachineFiles, which: Which) -> Finding | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import inf
 from operator import itemgetter, lt
 
 from jobtop.core.clock import AUTO_SECONDS
@@ -177,7 +178,8 @@ class Watch:
                     values[place] = self.row[place]
             row = tuple(values)
             unknown = pick_counters(row).count(None)
-        seconds = elapsed - self.elapsed
+        # How many cores the machine of another engine has is not known.
+        seconds = elapsed - self.elapsed if self.target.engine is None else inf
         if self._has_fallen(row) or self._is_impossible(row, seconds):
             row = self._corrected(row, seconds)
         self.row = row

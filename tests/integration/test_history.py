@@ -30,7 +30,7 @@ JOB_KEYS = (
     " reason flags exit_code signal error submitted_at start_time end_time duration_seconds limits resource_usage"
     " sources incomplete monitor"
 ).split()
-LIMIT_KEYS = "cpus memory_bytes runtime_seconds gpus timeout_seconds enforced".split()
+LIMIT_KEYS = "cpus memory_bytes runtime_seconds gpus timeout_seconds enforced pids".split()
 USAGE_KEYS = (
     "cpu_user_seconds cpu_system_seconds cpu_total_seconds cpu_efficiency cpu_percent_mean cpu_percent_min"
     " cpu_percent_peak memory_peak_bytes memory_mean_bytes memory_min_bytes memory_cgroup_peak_bytes io_read_bytes"
@@ -272,7 +272,7 @@ def test_a_job_as_json_tells_what_it_was_and_did(home: Path) -> None:
     assert shape["end_time"] == "2023-11-14T22:13:22.500000Z"
     assert (shape["seq"], shape["signal"], shape["status"]) == (1, 9, "success")
     assert (shape["tags"], shape["params"]) == ({"a": "b"}, {"lr": 0.1})
-    assert list(shape["limits"].values()) == [4.0, 8 << 30, 7200.0, 1, 60.0, False]
+    assert list(shape["limits"].values()) == [4.0, 8 << 30, 7200.0, 1, 60.0, False, None]
     assert shape["resource_usage"]["cpu_user_seconds"] == 1.5
 
 

@@ -77,6 +77,7 @@ def test_an_ended_job_is_flagged_and_one_that_runs_is_not() -> None:
     assert flagged(flagged(JOB)) == flagged(JOB)
     assert flagged(replace(JOB, status=Status.RUNNING)).flags == ()
     assert flagged(replace(JOB, status=Status.LOST)).flags == ()
+    assert flagged(replace(JOB, limits=replace(JOB.limits, enforced=True))).flags == ("over_runtime",)
 
 
 def test_failed_jobs_are_checked_on_request() -> None:
