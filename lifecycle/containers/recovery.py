@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from jobtop.core.clock import BOOTTIME
 from jobtop.core.errors import EngineError, NoSuchContainer
@@ -26,7 +27,33 @@ if TYPE_CHECKING:
 
 NEVER_BEGAN = "its container was created and never started"
 LOGS = ("stdout.log", "stderr.log")
+LOCK = "container.lock"
 PATIENCE_SECONDS = 60.0  # for an engine that does not answer, before the exit code counts as unknown
+
+
+@contextmanager
+def recovering(directory: str) -> Iterator[bool]:
+    """Whether this process alone may recover a job now: two at once would append the missing output twice.
+
+    Where no lock can be made, it may.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        fd = os.open(os.path.join(directory, LOCK), flags, 0o600)
+    except OSError:
+        yield True
+        return
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        except OSError:
+            pass
+        yield True
+    finally:
+        os.close(fd)
 
 
 def recover(

@@ -22,7 +22,7 @@ from jobtop.core.run.container_file import Told, read_container, with_finding, w
 from jobtop.core.run.container_outcome import completed, conclude_with, facts_without_shim
 from jobtop.core.run.facts import ENDED, read_facts, read_started
 from jobtop.lifecycle.containers.engines import engine_at
-from jobtop.lifecycle.containers.recovery import recover, remove_orphans
+from jobtop.lifecycle.containers.recovery import recover, recovering, remove_orphans
 from jobtop.lifecycle.ends import stored_observation
 from jobtop.lifecycle.kinds.kind import Order
 from jobtop.lifecycle.kinds.process import ProcessKind, finish, root_of, update_from_files
@@ -224,22 +224,11 @@ class ContainerKind(ProcessKind):
         must_end = ended is not None and "stop" in ended
         if is_running and not must_end:
             return None
-        from jobtop.lifecycle.start import kept_spec
-
-        spec = kept_spec(paths, job.id)
-        log_max = LOG_MAX_BYTES if spec is None else spec.log_max_bytes
-        started = read_started(directory)
-        with engine_at(file.engine, file.engine_name, ENGINE_SECONDS) as engine:
-            killed = None
-            if must_end and file.id is not None:
-                killed = f"{file.init.pid} {name_of(file.init.pid)}" if is_running and file.init is not None else None
-                end_container(engine, file.id)
-            sent = (signal.SIGKILL, signal.SIGTERM) if must_end or job.stop_request is not None else ()
-            start_boottime = started.start_boottime if started else 0.0
-            found = recover(engine, directory, file, sent, start_boottime, log_max)
-        if found is None or found.told is None or killed is None:
-            return found
-        return replace(found, told=replace(found.told, killed=killed))
+        with recovering(directory) as is_alone:
+            if not is_alone:
+                return None
+            now = read_container(directory) or file  # another process may have recovered it meanwhile
+            return now if now.is_complete else asked_end(paths, job, now, must_end)
 
     @staticmethod
     def _unfinished(jobs: Jobs, paths: StatePaths, job: Job) -> Job:
@@ -254,6 +243,27 @@ class ContainerKind(ProcessKind):
             return with_finding(replace(row, shim=file.init), file), (event(TAKEN_OVER),)
 
         return jobs.change(job.id, taken_over)
+
+
+def asked_end(paths: StatePaths, job: Job, file: ContainerFile, must_end: bool) -> ContainerFile | None:
+    """The file with the end of its container, as its engine says; one that had to be stopped is killed first."""
+    from jobtop.lifecycle.start import kept_spec
+
+    directory, spec = paths.names.job(job.id), kept_spec(paths, job.id)
+    log_max = LOG_MAX_BYTES if spec is None else spec.log_max_bytes
+    started, killed = read_started(directory), None
+    assert file.engine is not None
+    with engine_at(file.engine, file.engine_name, ENGINE_SECONDS) as engine:
+        if must_end and file.id is not None:
+            if file.init is not None and is_alive(file.init):
+                killed = f"{file.init.pid} {name_of(file.init.pid)}"
+            end_container(engine, file.id)
+        sent = (signal.SIGKILL, signal.SIGTERM) if must_end or job.stop_request is not None else ()
+        start_boottime = started.start_boottime if started else 0.0
+        found = recover(engine, directory, file, sent, start_boottime, log_max)
+    if found is None or found.told is None or killed is None:
+        return found
+    return replace(found, told=replace(found.told, killed=killed))
 
 
 def container_of(job: Job) -> tuple[str, str] | None:
