@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks import breakdown
 from benchmarks.alerts import measure_alerts
 from benchmarks.console import measure_console
+from benchmarks.containers import measure_containers
 from benchmarks.hosts import measure_hosts
 from benchmarks.imports import measure_imports
 from benchmarks.installation import BUILD, Installation, installation
@@ -43,6 +44,7 @@ MEASURES: dict[str, tuple[Measure, int]] = {
     "ticks": (measure_ticks, 20),
     "alerts": (measure_alerts, 20),
     "watching": (measure_watching, 3),
+    "containers": (measure_containers, 3),
     "console": (measure_console, 9),
     "hosts": (measure_hosts, 7),
     "queue": (measure_queue, 21),
