@@ -1,0 +1,1 @@
+"""`jobtop workflow`: one file a verb."""

@@ -1,0 +1,1 @@
+"""Workflow files: reading, checking and expanding them. Pure but for reading the file itself."""
