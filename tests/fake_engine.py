@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from support import wait_for
 
@@ -36,6 +36,7 @@ class FakeEngine:
         self.url = f"unix://{path}"
         self.details: dict[str, dict[str, Any]] = {}  # by id: what `inspect` adds to the row
         self.logs: dict[str, list[tuple[int, bytes]]] = {}  # by id: the output, in frames
+        self.images: list[str] = ["box:1"]  # their names
         self.refusals: dict[str, str] = {}  # by action, such as pause: the words of status 409
         self.version: dict[str, Any] = {"Version": "20.10.24", "ApiVersion": "1.41", "Components": [{"Name": "Engine"}]}
         self.asked: list[str] = []
@@ -121,6 +122,8 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(200, [row for row in engine.rows if every or row["State"] in ("running", "paused")])
         elif found := re.fullmatch(r"/containers/([^/]+)/(\w+)", place):
             self._container(found[1], found[2])
+        elif found := re.fullmatch(r"/images/(.+)", place):
+            self._images(unquote(found[1]), dict(parse_qsl(query)))
         else:
             self._answer(404, {"message": "page not found"})
 
@@ -141,6 +144,18 @@ class Handler(BaseHTTPRequestHandler):
             self._send(200, b"".join(heads))
         else:
             self._send(204, b"")
+
+    def _images(self, what: str, asked: dict[str, str]) -> None:
+        """All images, one of them, or the attempt to pull one; the registry has none."""
+        names, reference = self.server.engine.images, what.removesuffix("/json")
+        if what == "json":
+            self._answer(200, [{"Id": f"sha256:{number}", "RepoTags": [name]} for number, name in enumerate(names)])
+        elif what == "create":
+            self._answer(404, {"message": f"pull access denied for {asked['fromImage']}: no such repository"})
+        elif reference in names:
+            self._answer(200, {"Id": f"sha256:{names.index(reference)}", "RepoTags": [reference], "Config": {}})
+        else:
+            self._answer(404, {"message": f"No such image: {reference}"})
 
     def _stream_events(self, asked: dict[str, str]) -> None:
         """Events that it remembers from a time on, then those that come."""

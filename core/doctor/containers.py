@@ -69,7 +69,7 @@ def container_findings(machine: MachineFiles, environ: Mapping[str, str], which:
 def reachable_from_inside(finding: Finding, machine: MachineFiles) -> Finding:
     """Where jobtop itself runs in a container, say how that container gets the socket of an engine."""
     is_inside = any(machine.has(sign) for sign in INSIDE_SIGNS)
-    if not is_inside or finding.state is State.WORKS:
+    if not is_inside or finding.state is not State.ABSENT:  # where a socket is there, its own problem is named
         return finding
     shared = "/run/podman" if finding.name == "Podman" else "/var/run/docker.sock"
     meaning = f"jobtop runs inside a container that does not reach an engine: {finding.meaning}"

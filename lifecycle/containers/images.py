@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobtop.core.errors import NoSuchImage
+from jobtop.core.errors import EngineError, NoSuchImage
 from jobtop.core.units import printable
 
 TYPE_CHECKING = False
@@ -25,11 +25,24 @@ def ready_image(
         return found
     shown, name = printable(reference), engine.endpoint.name
     if policy == "never":
-        raise NoSuchImage(f"{name} has no image {shown}, and --pull never forbids to fetch it")
+        raise NoSuchImage(f"{name} has no image {shown}, and --pull never forbids to pull it ({remedy(engine)})")
     on_step = on_pull()
-    for step in engine.pull(reference):
-        on_step(step)
+    try:
+        for step in engine.pull(reference):
+            on_step(step)
+    except EngineError as error:
+        raise NoSuchImage(f"{name} cannot pull {shown}: {why_not(engine, error)} ({remedy(engine)})") from error
     found = engine.image(reference)
     if found is None:
         raise NoSuchImage(f"{name} has pulled {shown}, but has no such image")
     return found
+
+
+def why_not(engine: Engine, error: EngineError) -> str:
+    """What the engine said, without its name, which is said already."""
+    return str(error).removeprefix(f"{engine.endpoint.name} ({engine.endpoint.url}): ")
+
+
+def remedy(engine: Engine) -> str:
+    program = "podman" if "podman" in engine.endpoint.name else "docker"
+    return f"is the name right? {program} images lists the images that are here"

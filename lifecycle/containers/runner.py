@@ -178,6 +178,8 @@ class Runner:
             if init is not None and init.start is not None:
                 self.watch = ExitWatch(init, found)
                 self.watch.start()
+                if self.signals is not None:
+                    self.signals.init = init
                 self._note(init=init, cgroups=found)
             self._note(started_at=container.started_at)
         if self.is_tty:
@@ -245,6 +247,8 @@ class Runner:
             self._note_runtime(watch)
             self.file = replace(self.file, peak_bytes=watch.peak_bytes or None)
         told = told_by(container, sent)
+        if self.signals is not None and self.signals.dropped is not None and told.signal == signal.SIGKILL:
+            told = replace(told, signal=self.signals.dropped)
         if self.signals is not None and self.signals.had_to_kill and self.file.init is not None:
             told = replace(told, killed=f"{self.file.init.pid} {os.path.basename(self._program)}")
         own = watch.texts if watch is not None else {}

@@ -23,6 +23,8 @@ FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.02, 2.0  # between two looks at its me
 LOOK_SHARE = 0.05  # of its age
 MARGIN_SECONDS = 2.0  # the container has to be gone before the shim kills the runner
 KILL_AGAIN_SECONDS = 1.0
+ENDING = (signals.SIGINT, signals.SIGTERM, signals.SIGHUP, signals.SIGQUIT)
+MASKS = ("SigBlk:", "SigIgn:", "SigCgt:")
 PIPE_SECONDS = 1.0  # for a container to end after its reader has gone
 
 
@@ -81,13 +83,19 @@ def _parent_of(pid: int) -> int:
 
 
 class Signals(threading.Thread):
-    """Passes signals to the container; TERM stops it: KILL comes before the grace of the shim is over."""
+    """Passes signals to the container; TERM stops it: KILL comes before the grace of the shim is over.
+
+    The kernel drops a signal to the first process of a container if that process has no handler for it. Outside of a
+    container the signal would end the process, so KILL does it in its place.
+    """
 
     def __init__(self, engine: Engine, container_id: str, grace_seconds: float) -> None:
         super().__init__(name="jobtop-signals", daemon=True)
         self.engine, self.container_id = engine, container_id
         self.patience_seconds = max(0.0, grace_seconds - min(MARGIN_SECONDS, grace_seconds / 3))
+        self.init: Identity | None = None  # the first process of the container
         self.sent: list[int] = []
+        self.dropped: int | None = None  # the signal that KILL took the place of
         self.had_to_kill = False
         self._kill_at: float | None = None
         self._read, self.wakeup = os.pipe()
@@ -123,8 +131,20 @@ class Signals(threading.Thread):
             patience = self.patience_seconds if number == signals.SIGTERM else PIPE_SECONDS
             self._kill_at = time.monotonic() + patience
         self._send(number)
+        if number in ENDING and self.init is not None and is_alive(self.init) and is_dropped(self.init.pid, number):
+            self.dropped = number
+            self._send(signals.SIGKILL)
 
     def _send(self, number: int) -> None:
         with suppress(EngineError):  # it has ended
             self.engine.kill(self.container_id, number)
             self.sent.append(number)
+
+
+def is_dropped(pid: int, number: int) -> bool:
+    """Whether the kernel drops this signal to the first process of a container; False if that cannot be read.
+
+    It keeps a signal that is blocked, and one that is ignored is ignored everywhere (kernel/signal.c, sig_ignored).
+    """
+    masks = [line for line in (read_text(f"/proc/{pid}/status") or "").splitlines() if line.startswith(MASKS)]
+    return len(masks) == len(MASKS) and not any(int(line.split()[1], 16) >> (number - 1) & 1 for line in masks)

@@ -1,6 +1,7 @@
 """Jobs in containers of real engines: their numbers are true, their limits hold, and nothing of them is left."""
 
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,6 +97,18 @@ def test_input_and_signals_reach_the_container(contained: Jobtop) -> None:
         run.send(signal.SIGUSR1)
         run.reads(b"usr1")
         assert run.end() == 6
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_program_that_has_no_handler_for_it(contained: Jobtop, number: signal.Signals) -> None:
+    with running(contained, "--quiet", *IN_IMAGE, "--", "sh", "-c", "echo ready; exec sleep 60") as run:
+        run.reads(b"ready")
+        began = time.monotonic()
+        run.send(number)
+        assert run.end() == 128 + number
+    assert time.monotonic() - began < 6
+    job = show(contained, "the-job")
+    assert (job["status"], job["signal"], job["flags"]) == ("cancelled", number, [])
 
 
 def test_a_stopped_job_ends_with_its_container(contained: Jobtop) -> None:

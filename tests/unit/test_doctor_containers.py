@@ -198,3 +198,10 @@ def test_inside_a_container_the_socket_has_to_be_mounted(machine: MachineFiles) 
     (docker,) = found(machine)
     assert "inside a container" in docker.meaning
     assert "-v /var/run/docker.sock" in (docker.remedy or "")
+
+
+def test_inside_a_container_a_socket_that_is_there_keeps_its_own_remedy(machine: MachineFiles) -> None:
+    Path(machine.root, ".dockerenv").touch()
+    (docker,) = found(machine, DOCKER_HOST="unix:///nonexistent.sock")
+    assert "DOCKER_HOST" in docker.meaning
+    assert "-v" not in (docker.remedy or "")

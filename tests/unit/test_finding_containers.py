@@ -25,7 +25,9 @@ from jobtop.core.measure.collectors.docker.remedies import access_remedy, start_
 
 @pytest.fixture
 def docker(tmp_path: Path) -> Iterator[FakeEngine]:
+    job = {"jobtop.job": "9d8f1302-489d-4cf7-8a53-11177d7efdb5"}
     rows = [container_row("web", 0xA1), container_row("worker", 0xA2), container_row("db", 0xB1, State="exited")]
+    rows.append(container_row("jobtop-9d8f1302", 0xD1, Labels=job))
     with fake_engine(tmp_path / "d.sock", rows) as engine:
         yield engine
 
@@ -54,6 +56,8 @@ def engines(docker: FakeEngine, podman: FakeEngine) -> Iterator[list[Engine]]:
         ("docker/web", "docker", "web"),
         ("docker/a2", "docker", "worker"),
         ("A2", "docker", "worker"),
+        ("9d8f1302", "docker", "jobtop-9d8f1302"),
+        ("docker/9d8f", "docker", "jobtop-9d8f1302"),
     ],
 )
 def test_a_container_is_found_by_name_or_id(engines: list[Engine], reference: str, engine_name: str, name: str) -> None:

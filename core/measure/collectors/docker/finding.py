@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ASK_SECONDS = 2.0  # for an engine; verbs answer within 3 s
 SHORT_ID = 12
+SHORTEST_JOB_ID = 4  # characters, as verbs for jobs take them
 MOST_NAMED = 4
 
 
@@ -86,7 +87,7 @@ def raise_if_silent(answers: Sequence[EngineAnswer]) -> None:
 
 
 def find_container(engines: Sequence[Engine], reference: str) -> tuple[Engine, Container]:
-    """The container that a user means by its name, the beginning of its id, or one of these after ENGINE/.
+    """The container that a user means by its name, the beginning of its id or of its job's, or one after ENGINE/.
 
     UnknownContainer names the nearest name, AmbiguousContainer those that are meant; EngineError if none answers.
     """
@@ -111,6 +112,8 @@ def choose_container(answers: Sequence[EngineAnswer], reference: str) -> tuple[E
     every = [(answer.engine, container) for answer in asked for container in answer.containers or ()]
     named = [pair for pair in every if pair[1].name == wanted]
     found = named or [pair for pair in every if wanted and pair[1].id.startswith(wanted.lower())]
+    if not found and len(wanted) >= SHORTEST_JOB_ID:
+        found = [pair for pair in every if (pair[1].job_id or "").startswith(wanted.lower())]
     if len(found) == 1:
         return found[0]
     if found:
