@@ -136,9 +136,11 @@ class Signals(threading.Thread):
             self._send(signals.SIGKILL)
 
     def _send(self, number: int) -> None:
-        with suppress(EngineError):  # it has ended
+        self.sent.append(number)  # before: Podman answers only after the container has ended
+        try:
             self.engine.kill(self.container_id, number)
-            self.sent.append(number)
+        except EngineError:  # it has ended
+            self.sent.remove(number)
 
 
 def is_dropped(pid: int, number: int) -> bool:
