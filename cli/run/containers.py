@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from jobtop.lifecycle.recorder import Recorder
 
 TEXTS = ("user", "workdir", "network", "entrypoint", "engine")
-PULL_SECONDS = 120.0  # without a word from the registry
 BAR_CELLS = 24
 
 
@@ -66,22 +65,14 @@ def changed_order(app: App, order: ContainerOrder, options: dict[str, Any], cwd:
 
 def with_ready_image(app: App, request: Request, is_quiet: bool) -> Request:
     """Return the request with an engine that answers and has the image; EngineError before anything is recorded."""
-    from jobtop.lifecycle.containers.engines import find_engine
-    from jobtop.lifecycle.containers.images import ready_image
+    from jobtop.lifecycle.containers import images
 
     assert request.container is not None
-    order = request.container
-    engine, _ = find_engine(order.engine, app.environ)
-    with engine:
-        url, engine.timeout_seconds = engine.endpoint.url, PULL_SECONDS
-        engine.close()
-        progress = Progress(order.image, is_quiet)
-        try:
-            ready_image(engine, order.image, order.pull, progress.begin)
-        finally:
-            progress.end()
-    pull = "missing" if order.pull == "always" else order.pull
-    return replace(request, container=replace(order, engine=url, pull=pull))
+    progress = Progress(request.container.image, is_quiet)
+    try:
+        return replace(request, container=images.with_ready_image(request.container, app.environ, progress.begin))
+    finally:
+        progress.end()
 
 
 class Progress:
@@ -90,27 +81,23 @@ class Progress:
     def __init__(self, image: str, is_quiet: bool) -> None:
         self.image, self.is_quiet = printable(image), is_quiet
         self.has_bar = not is_quiet and os.isatty(2)
-        self.layers: dict[str, tuple[int, int]] = {}
         self.shown = ""
 
     def begin(self) -> Callable[[PullStep], None]:
+        from jobtop.lifecycle.containers.images import PullSum
+
         if not self.has_bar and not self.is_quiet:
             print(f"jobtop: pulling {self.image}", file=sys.stderr, flush=True)
-        return self.show
+        pulled = PullSum()
+        return lambda step: self.show(step, pulled.take(step))
 
-    def show(self, step: PullStep) -> None:
+    def show(self, step: PullStep, pulled: tuple[int, int] | None) -> None:
         """Draw the bar again, if it has changed."""
-        if step.layer is not None and step.total_bytes is not None:
-            self.layers[step.layer] = step.done_bytes or 0, step.total_bytes
-        elif step.layer is not None and step.layer in self.layers and step.text.endswith("complete"):
-            total = self.layers[step.layer][1]
-            self.layers[step.layer] = total, total
         if not self.has_bar:
             return
-        text = (
-            bar_text(self.image, step.text, *map(sum, zip(*self.layers.values(), strict=True))) if self.layers else ""
-        )
-        text = text or f"pulling {self.image}: {printable(step.text)}"
+        text = f"pulling {self.image}: {printable(step.text)}"
+        if pulled is not None:
+            text = bar_text(self.image, step.text, *pulled)
         if text != self.shown:
             self.shown = text
             columns = os.get_terminal_size(2).columns

@@ -1,21 +1,55 @@
-"""Has the image of a container job ready: looks for it, and pulls it if the job wants that."""
+"""Has the image of a container job ready: looks for it, and pulls it if the job wants that. Lists local images."""
 
 from __future__ import annotations
 
 from jobtop.core.errors import EngineError, NoSuchImage
+from jobtop.core.measure.collectors.docker.finding import close_engines, open_engines
+from jobtop.core.record import replace
 from jobtop.core.units import printable
+from jobtop.lifecycle.containers.engines import find_engine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from jobtop.core.measure.collectors.docker.client import Engine
     from jobtop.core.measure.collectors.docker.model import Image, PullStep
+    from jobtop.core.run.container_order import ContainerOrder
+
+    OnPull = Callable[[], Callable[[PullStep], None]]
+
+PULL_SECONDS = 120.0  # without a word from the registry
+NO_NAME = "<none>"
 
 
-def ready_image(
-    engine: Engine, reference: str, policy: str, on_pull: Callable[[], Callable[[PullStep], None]]
-) -> Image:
+def with_ready_image(order: ContainerOrder, environ: Mapping[str, str], on_pull: OnPull) -> ContainerOrder:
+    """The order with the address of an engine that answers and has the image; EngineError if there is none."""
+    engine, _ = find_engine(order.engine, environ)
+    with engine:
+        engine.timeout_seconds = PULL_SECONDS
+        engine.close()  # connections have their timeout from the beginning
+        ready_image(engine, order.image, order.pull, on_pull)
+    pull = "missing" if order.pull == "always" else order.pull
+    return replace(order, engine=engine.endpoint.url, pull=pull)
+
+
+def local_images(environ: Mapping[str, str], root: str = "/") -> list[str]:
+    """The names of the images that the engines have, each once; an engine that does not answer has none."""
+    try:
+        engines = open_engines(environ, root=root)
+    except EngineError:
+        return []
+    names: set[str] = set()
+    for engine in engines:
+        try:
+            names.update(name for image in engine.images() for name in image.names if NO_NAME not in name)
+        except EngineError:
+            continue
+    close_engines(engines)
+    return sorted(names)
+
+
+def ready_image(engine: Engine, reference: str, policy: str, on_pull: OnPull) -> Image:
     """The image, pulled if it is missing or the policy says `always`; EngineError if it cannot be had.
 
     `on_pull` is called before a pull, and what it returns with each step.
@@ -46,3 +80,21 @@ def why_not(engine: Engine, error: EngineError) -> str:
 def remedy(engine: Engine) -> str:
     program = "podman" if "podman" in engine.endpoint.name else "docker"
     return f"is the name right? {program} images lists the images that are here"
+
+
+class PullSum:
+    """Adds up how many bytes of all layers of an image are there."""
+
+    def __init__(self) -> None:
+        self._layers: dict[str, tuple[int, int]] = {}
+
+    def take(self, step: PullStep) -> tuple[int, int] | None:
+        """The bytes that are there, and all; None while no size is known."""
+        if step.layer is not None and step.total_bytes is not None:
+            self._layers[step.layer] = step.done_bytes or 0, step.total_bytes
+        elif step.layer in self._layers and step.text.endswith("complete"):
+            total = self._layers[step.layer][1]
+            self._layers[step.layer] = total, total
+        if not self._layers:
+            return None
+        return sum(done for done, _ in self._layers.values()), sum(total for _, total in self._layers.values())

@@ -26,6 +26,8 @@ from jobtop.store.upkeep.retention import set_pinned
 from jobtop.tui.data.view import JobRow
 
 if TYPE_CHECKING:
+    from jobtop.core.measure.collectors.docker.model import PullStep
+    from jobtop.lifecycle.containers.images import OnPull
     from jobtop.tui.app import Options
 
 REQUESTED_BY = "jobtop console"
@@ -127,8 +129,16 @@ class NewJob:
     queue_options: QueueOptions | None = None
 
 
-def start(options: Options, new_job: NewJob) -> tuple[Job, list[str]]:
-    """Start or queue a job in this host's store; it keeps running when the console closes."""
+def unseen_pull() -> Callable[[PullStep], None]:
+    return lambda _: None
+
+
+def start(options: Options, new_job: NewJob, on_pull: OnPull = unseen_pull) -> tuple[Job, list[str]]:
+    """Start or queue a job in this host's store; it keeps running when the console closes.
+
+    The image of a container is pulled before the job starts; EngineError says why it cannot be had. A queued job pulls
+    it when it starts.
+    """
     if options.own is None:
         raise UsageError("This console shows only other stores: it cannot run jobs")
     config = settings(options)
@@ -140,6 +150,10 @@ def start(options: Options, new_job: NewJob) -> tuple[Job, list[str]]:
             return submit_to(queue, config, new_job.request, new_job.queue_options), warnings
     has_terminal = config.text("run.pty") != "never"
     request = replace(new_job.request, parent_id=os.environ.get("JOBTOP_JOB_ID"), pty=has_terminal)
+    if request.container is not None:
+        from jobtop.lifecycle.containers.images import with_ready_image
+
+        request = replace(request, container=with_ready_image(request.container, os.environ, on_pull))
     return start_and_stay(options.own, config, request, warnings.append)[0], warnings
 
 

@@ -47,6 +47,7 @@ class FormField(Painted):
     }
     """
     problem: reactive[str] = reactive("", repaint=False)
+    note: reactive[str] = reactive("", repaint=False)  # what goes on, shown where there is no problem
 
     def __init__(self, key: str, title: str, editor: Input | TextArea, classes: str | None = None) -> None:
         super().__init__(id=key, classes=classes)
@@ -69,6 +70,9 @@ class FormField(Painted):
     def watch_problem(self) -> None:
         self._make_room()
 
+    def watch_note(self) -> None:
+        self._make_room()
+
     def on_resize(self) -> None:
         self._make_room()
 
@@ -88,16 +92,14 @@ class FormField(Painted):
         return [inks.strip(line, width) for line in (label, *between, *problem)]
 
     def problem_lines(self, width: int) -> list[list[Span]]:
-        """The lines that say what is wrong."""
-        if not self.problem:
+        """The lines that say what is wrong, or what goes on."""
+        if not self.problem and not self.note:
             return []
         left = " " * (0 if width < NARROW else LABEL_CELLS)
-        parts = wrapped(self.problem, max(1, width - len(left) - len(SIGN)))
-        signs = [SIGN, *[" " * len(SIGN)] * (len(parts) - 1)]
-        return [
-            aligned([Span(left), Span(sign + part, Tone.VERMILION)], width)
-            for sign, part in zip(signs, parts, strict=True)
-        ]
+        sign, tone = (SIGN, Tone.VERMILION) if self.problem else ("", Tone.GREY)
+        parts = wrapped(self.problem or self.note, max(1, width - len(left) - len(sign)))
+        signs = [sign, *[" " * len(sign)] * (len(parts) - 1)]
+        return [aligned([Span(left), Span(sign + part, tone)], width) for sign, part in zip(signs, parts, strict=True)]
 
     def _make_room(self) -> None:
         self.editor.styles.margin = (0, 0, len(self.problem_lines(self.size.width)), LABEL_CELLS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable, Mapping
@@ -11,12 +12,13 @@ from typing import Any
 from jobtop.core.config import interval
 from jobtop.core.errors import BadValue
 from jobtop.core.job_id import JobId
-from jobtop.core.model import Job, Limits
+from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths
 from jobtop.core.query.conditions import tag_text
 from jobtop.core.query.moments import parse_moment
 from jobtop.core.record import record, replace
 from jobtop.core.redact import HIDDEN
+from jobtop.core.run.container_order import ContainerOrder
 from jobtop.core.run.interactive import takes_over_terminal
 from jobtop.core.run.request import (
     Request,
@@ -24,6 +26,7 @@ from jobtop.core.run.request import (
     cpus,
     default_name,
     group_name,
+    image_name,
     pairs,
     script_of,
     tags,
@@ -37,6 +40,7 @@ from jobtop.tui.data.operations import NewJob
 from jobtop.tui.widgets.cells import safe_text
 
 SHELL = ("/bin/sh", "-c")
+CONTAINER = "container"  # the kind of job in a container of its own
 OPERATORS = "|&;<>"
 QUEUE = ("group", "priority", "at", "retries", "after")
 LINE_BREAKS = "it has line breaks or control characters: run it unchanged, or type another command"
@@ -78,10 +82,10 @@ def filled_form(paths: StatePaths, job: Job, environ: Mapping[str, str]) -> Fill
     spec = kept_spec(paths, JobId(job.id))
     is_shell = request.command[:2] == SHELL and len(request.command) == 3
     line = request.command[2] if is_shell else shlex.join(request.command)
-    usual = {
-        "name": default_name(request.command, script_of(request.command), is_shell),
-        "tool": os.path.basename(request.command[0]),
-    }
+    order = request.container
+    named = request.command or (image_name(order.image if order is not None else ""),)  # an image has its own command
+    usual = {"name": default_name(named, script_of(named), is_shell), "tool": os.path.basename(named[0])}
+    shown = shown_environment(request.environment, environ) if order is None else order.env or {}
     limits, queue = job.limits, job.queue
     hidden = [key for key, value in job.params.items() if HIDDEN in str(value)]
     texts = {
@@ -89,7 +93,8 @@ def filled_form(paths: StatePaths, job: Job, environ: Mapping[str, str]) -> Fill
         "name": "" if job.name == usual["name"] else safe_text(job.name),
         "tool": "" if job.tool in (None, usual["tool"]) else safe_text(str(job.tool)),
         "cwd": safe_text(request.cwd),
-        "env": "\n".join(f"{key}={value}" for key, value in shown_environment(request.environment, environ).items()),
+        "image": "" if order is None else safe_text(order.image),
+        "env": "\n".join(f"{key}={value}" for key, value in shown.items() if is_readable_pair(key, value)),
         "params": pairs_text({key: value for key, value in job.params.items() if key not in hidden}),
         "tags": ", ".join(tag_text(key, value) for key, value in job.tags.items() if is_readable_tag(key, value)),
         "cpus": "" if limits.cpus is None else f"{limits.cpus:g}",
@@ -173,8 +178,10 @@ def read_form(
     If an earlier job filled them in, all that the fields do not show stays as it was.
     """
     is_shell, is_queued, is_enforced = (ticks.get(key, False) for key in ("shell", "queue", "enforce"))
+    has_image = bool(texts.get("image", "").strip())
     readers: dict[str, Callable[[str], Any]] = {
-        "command": lambda text: changed_command(text, is_shell, filled),
+        "command": lambda text: () if has_image and not text else changed_command(text, is_shell, filled),
+        "image": image_reference,
         "cwd": lambda text: directory(exact_text("cwd", text, filled)),
         "name": lambda text: exact_text("name", text, filled),
         "tool": lambda text: exact_text("tool", text, filled),
@@ -207,7 +214,7 @@ def read_form(
         problems["memory"] = "Give CPUs, memory or both to enforce"
     if problems:
         return None, problems
-    request = make_request(values, is_shell, is_enforced, filled)
+    request = make_request(values, is_shell and bool(values["command"]), is_enforced, filled)
     queue_options = None
     if is_queued:
         queue_options = QueueOptions(
@@ -231,11 +238,23 @@ def make_request(values: Mapping[str, Any], is_shell: bool, is_enforced: bool, f
     base = filled.request if filled is not None else Request((), "")
     params = {key: typed(value) for key, value in (values["params"] or {}).items()}
     given_tags, env, environment = values["tags"] or {}, values["env"] or {}, base.environment
+    container = changed_container(base.container, values, env, filled)
     if filled is not None:
         unshown = {key: value for key, value in base.params.items() if not is_shown_value(key, value)}
         params = {key: value for key, value in unshown.items() if HIDDEN not in str(value)} | params
         given_tags = {key: value for key, value in base.tags.items() if not is_readable_tag(key, value)} | given_tags
         environment = without_removed(environment or {}, pairs(filled.texts["env"]), env, os.environ)
+    if (container is None) != (base.container is None):
+        environment = None
+    limits = replace(
+        base.limits,
+        cpus=values["cpus"],
+        memory_bytes=values["memory"],
+        runtime_seconds=values["runtime"],
+        gpus=values["gpus"],
+        timeout_seconds=values["timeout"] or None,
+    )
+    is_held = is_enforced if container is None else bool(limits.cpus or limits.memory_bytes or limits.pids)
     return replace(
         base,
         command=values["command"],
@@ -243,14 +262,39 @@ def make_request(values: Mapping[str, Any], is_shell: bool, is_enforced: bool, f
         is_shell=is_shell,
         name=values["name"],
         tool=values["tool"],
-        env=env,
+        kind=changed_kind(base, container),
+        container=container,
+        env=env if container is None else {},
         environment=environment,
         params=params,
         tags=given_tags,
-        limits=Limits(
-            values["cpus"], values["memory"], values["runtime"], values["gpus"], values["timeout"] or None, is_enforced
-        ),
+        limits=replace(limits, enforced=is_held),
     )
+
+
+def changed_kind(base: Request, container: ContainerOrder | None) -> str:
+    if container is not None:
+        return CONTAINER
+    return "process" if base.kind == CONTAINER else base.kind
+
+
+def changed_container(
+    order: ContainerOrder | None, values: Mapping[str, Any], env: dict[str, str], filled: Filled | None
+) -> ContainerOrder | None:
+    """The container of the job; of an earlier job, what the fields do not show stays as it was."""
+    if not values.get("image"):
+        return None
+    if order is None or filled is None:
+        return ContainerOrder(values["image"], env=env, gpus=values["gpus"])
+    unshown = {key: value for key, value in (order.env or {}).items() if not is_readable_pair(key, value)}
+    return replace(order, image=values["image"], env=unshown | env, gpus=values["gpus"])
+
+
+def image_reference(text: str) -> str:
+    """The name of an image, with a tag or a digest."""
+    if not re.fullmatch(r"[A-Za-z0-9][\w./:@+-]*", text, re.ASCII):
+        raise BadValue(f'"{safe_text(text[:40])}" is not the name of an image, such as python:3.12')
+    return text
 
 
 def without_removed(
@@ -275,7 +319,7 @@ def changed_command(text: str, is_shell: bool, filled: Filled | None) -> tuple[s
 def command_words(text: str, is_shell: bool) -> tuple[str, ...]:
     """The words of a command line; for a shell, the line as one word."""
     if not text:
-        raise BadValue("No command given")
+        raise BadValue("No command given; only an image has its own")
     if is_shell:
         return (text,)
     try:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
+from textual.message import Message
 from textual.suggester import SuggestFromList
 from textual.widgets import Input
 
-from jobtop.core.errors import JobtopError, StoreError
+from jobtop.core.errors import EngineError, JobtopError, StoreError
 from jobtop.core.model import Status
 from jobtop.core.redact import HIDDEN
+from jobtop.core.units import format_bytes
+from jobtop.lifecycle.containers.images import PullSum, local_images
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs, Query
 from jobtop.tui.actions import COMMAND, FORM, bindings
@@ -28,10 +34,13 @@ from jobtop.tui.widgets.cells import safe_text
 from jobtop.tui.workers import start_work
 
 if TYPE_CHECKING:
+    from jobtop.core.measure.collectors.docker.model import PullStep
     from jobtop.tui.app import Console
 
 PAST = 500
 LONGEST = 1000
+MOST_NAMED = 3  # local images in the empty field
+ENFORCE, ENFORCED = "enforce CPU and memory limits", "CPU and memory limits always hold in a container"
 TALL = 22  # rows from which groups of fields are separated
 
 
@@ -66,6 +75,18 @@ class CommandLine(LineInput):
         self.cursor_position = len(self.value)
 
 
+class ImageLine(LineInput):
+    """The image field; it completes the local images of Docker and Podman."""
+
+    def __init__(self) -> None:
+        super().__init__(placeholder="runs in a container, e.g. python:3.12")
+
+    def offer(self, names: Sequence[str]) -> None:
+        self.suggester = SuggestFromList(names, case_sensitive=True)
+        if names:
+            self.placeholder = f"runs in a container, e.g. {', '.join(names[:MOST_NAMED])}"
+
+
 class RunForm(Dialog[None]):
     """The form over the current screen; nothing happens until it is submitted."""
 
@@ -81,8 +102,24 @@ class RunForm(Dialog[None]):
     }
     """
 
+    class ImagesRead(Message):
+        """The local images were read."""
+
+        def __init__(self, names: Sequence[str]) -> None:
+            super().__init__()
+            self.names = names
+
+    class Pulling(Message):
+        """An image is being pulled; the words say how far it is."""
+
+        def __init__(self, words: str) -> None:
+            super().__init__()
+            self.words = words
+
     def __init__(self, filled: Filled | None = None) -> None:
         super().__init__()
+        self._has_left = threading.Event()
+        self._has_asked_for_images = False
         self.filled = filled
         self.title_words = "Run a job" if filled is None else "Run again with changes"
         self.shell_lines: frozenset[str] = frozenset()
@@ -95,7 +132,8 @@ class RunForm(Dialog[None]):
         with Horizontal(classes="pair"):
             yield FormField("name", "Name", LineInput(placeholder="from the command"))
             yield FormField("tool", "Tool", LineInput(placeholder="from the command"), "-second")
-        yield FormField("cwd", "Directory", LineInput(shown_directory()), "-last")
+        yield FormField("cwd", "Directory", LineInput(shown_directory()))
+        yield FormField("image", "Image", ImageLine(), "-last")
         yield FormField("env", "Environment", LinesInput("KEY=VALUE, one per line"))
         yield FormField("params", "Parameters", LineInput(placeholder="e.g. lr=0.1, epochs=3"))
         yield FormField("tags", "Tags", LineInput(placeholder="e.g. sweep, project=ocr"), "-last")
@@ -106,7 +144,7 @@ class RunForm(Dialog[None]):
             yield FormField("runtime", "Time", LineInput(placeholder="e.g. 1h30m"))
             yield FormField("timeout", "Stop after", LineInput(placeholder="never"), "-second")
         yield FormField("gpus", "GPUs", LineInput(placeholder="e.g. 1"))
-        yield Tick("enforce CPU and memory limits", id="enforce", classes="-last")
+        yield Tick(ENFORCE, id="enforce", classes="-last")
         yield FormField("interval", "Interval", LineInput(placeholder="between samples, e.g. 5s"), "-last")
         yield Tick("wait in the queue", id="queue")
         with Horizontal(classes="pair -queue"):
@@ -162,8 +200,32 @@ class RunForm(Dialog[None]):
             self.shell_lines = frozenset(line for line, is_shell in past if is_shell)
             self.query_one(CommandLine).offer([line for line, _ in past])
 
+    def on_descendant_focus(self, message: events.DescendantFocus) -> None:
+        """Read the local images when their field is reached: most forms are used without it."""
+        if isinstance(message.widget, ImageLine) and not self._has_asked_for_images:
+            self._has_asked_for_images = True
+            threading.Thread(target=self._read_images, name="jobtop-images", daemon=True).start()
+
+    def _read_images(self) -> None:
+        """In a thread that nothing waits for, since an engine may hang."""
+        names = [name for name in local_images(os.environ) if name == safe_text(name) and len(name) <= LONGEST]
+        self.post_message(self.ImagesRead(names))
+
+    def on_run_form_images_read(self, message: ImagesRead) -> None:
+        self.query_one(ImageLine).offer(message.names)
+
+    def on_run_form_pulling(self, message: Pulling) -> None:
+        self.query_one("#image", FormField).note = message.words
+
+    def on_unmount(self) -> None:
+        self._has_left.set()
+
     def on_input_changed(self, message: Input.Changed) -> None:
         """Switch the shell on for an earlier shell command; say it if the command needs a terminal of its own."""
+        if isinstance(message.input, ImageLine):
+            tick = self.query_one("#enforce", Tick)
+            tick.title = ENFORCED if message.value.strip() else ENFORCE
+            tick.repaint()
         if not isinstance(message.input, CommandLine):
             return
         if message.value in self.shell_lines:
@@ -197,11 +259,29 @@ class RunForm(Dialog[None]):
         finally:
             self._is_starting = False
 
+    def _begin_pull(self) -> Callable[[PullStep], None]:
+        """Say how far the pull is; called in a thread. A form that is closed ends it, and no job starts."""
+        pulled = PullSum()
+
+        def show(step: PullStep) -> None:
+            if self._has_left.is_set():
+                raise EngineError("the form was closed")
+            size = pulled.take(step)
+            words = step.text if size is None else f"{format_bytes(size[0])} of {format_bytes(size[1])}"
+            self.post_message(self.Pulling(f"pulling: {safe_text(words)}"))
+
+        self.post_message(self.Pulling("pulling …"))
+        return show
+
     async def _run(self, new_job: NewJob) -> dict[str, str]:
         try:
-            job, warnings = await asyncio.to_thread(start, self.console.options, new_job)
+            job, warnings = await asyncio.to_thread(start, self.console.options, new_job, self._begin_pull)
+        except EngineError as error:
+            return {"image": str(error)}
         except (JobtopError, OSError) as error:
             return {"command": str(error)}
+        finally:
+            self.query_one("#image", FormField).note = ""
         for warning in warnings:
             self.app.notify(safe_text(warning), severity="warning", markup=False)
         if job.status is Status.ERROR:
@@ -224,6 +304,6 @@ def past_commands(database: Database) -> list[tuple[str, bool]]:
     for job in Jobs(database).select(Query(limit=PAST)):
         is_shell = job.command[:2] == SHELL and len(job.command) == 3
         line = job.command[2] if is_shell else shlex.join(job.command)
-        if HIDDEN not in line and line == safe_text(line) and len(line) <= LONGEST:
+        if line and HIDDEN not in line and line == safe_text(line) and len(line) <= LONGEST:
             lines.setdefault(line, is_shell)
     return list(lines.items())
