@@ -87,7 +87,13 @@ class Collecting:
                 watch.remarks[run.name] = remarks
 
     def conclude(self, key: str) -> list[tuple[str, Readings]]:
-        """What sources read of a job that has ended, by their names; may wait some milliseconds for the kernel."""
+        """What sources read of a job that has ended, by their names; may wait some milliseconds for the kernel.
+
+        Nothing of a job that only an engine counts: what is seen here is the process that waits for it.
+        """
+        watch = self._watches.get(key)
+        if watch is not None and watch.target.engine is not None:
+            return []
         read = ((run.name, run.conclude(key)) for run in self._job_runs)
         return [(name, readings) for name, readings in read if readings is not None]
 

@@ -56,8 +56,8 @@ def _service(advice: ContainerAdvice) -> Iterator[str]:
     yield f"    # from {counts}, {when}"
     if advice.images:
         yield f"    # image {', '.join(map(printable, advice.images))}"
-    for text in advice.missing:
-        yield f"    # nothing else is advised: {text}"
+    if advice.missing:
+        yield f"    # nothing else is advised: {'; '.join(advice.missing)}"
     if advice.subject.is_job:
         yield f"    # the same for a job: jobtop run --image … {run_options(advice)}"
     yield "    deploy:"

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from jobtop.core.clock import BOOTTIME
 from jobtop.core.measure import sources
+from jobtop.core.measure.collecting import Collecting
 from jobtop.core.measure.collectors.gpu import nvidia_driver
 from jobtop.core.measure.collectors.host.reading import HostCollector
 from jobtop.core.measure.collectors.host.source import HostSource
@@ -28,13 +30,16 @@ from jobtop.core.measure.source_runs import (
     SourceStatus,
 )
 from jobtop.core.measure.sources import Options
+from jobtop.core.measure.target import Target
 from jobtop.core.metrics import JOB_COLUMNS
+from jobtop.core.model import Identity
 from processes import FakeProc, below
 from support import wait_for
 from trees import DATA
 
 if TYPE_CHECKING:
     from jobtop.core.measure.source import Jobs
+    from jobtop.core.measure.watch import Watch
 
 SHIM = 50
 GPU = Device("gpu", "0")
@@ -511,3 +516,16 @@ def test_trouble_of_a_slow_source_is_in_the_records_of_the_jobs_that_it_read(mac
     source.answer = utilised(25.0)
     wait_for(lambda: machine.value("gpu.util") == 25.0)
     assert sampler.problem_of(watch) == "slow: RuntimeError: odd driver"
+
+
+@pytest.mark.parametrize(("engine", "count"), [(None, 1), ("tcp://far:2375", 0)])
+def test_the_end_of_a_job_on_another_machine_is_not_read_here(
+    monkeypatch: pytest.MonkeyPatch, engine: str | None, count: int
+) -> None:
+    """The process that waits for it here has no network traffic of the job, for example."""
+    target = Target(Identity("", SHIM, None), 0.0, engine=engine)
+    watch = SimpleNamespace(target=target, key="far")
+    collecting = Collecting(Options(), cast("dict[str, Watch]", {"far": watch}))
+    run = SimpleNamespace(name="network", conclude=lambda _: Readings())
+    monkeypatch.setattr(collecting, "_job_runs", [run])
+    assert len(collecting.conclude("far")) == count

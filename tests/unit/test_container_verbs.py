@@ -244,3 +244,10 @@ def test_an_engine_without_containers_says_so_and_succeeds(
     assert code == 0
     assert "docker" in out
     assert "unset CONTAINER_HOST" in err
+
+
+def test_a_container_that_has_ended_is_not_called_stopped(call: Call, docker: FakeEngine) -> None:
+    code, out, err = call("stop", "old", "shop-web-1", "-y")
+    assert (code, out) == (0, "stopped docker/shop-web-1\n")
+    assert "old does not run" in err
+    assert not any(container_id(0xA3) in asked and "/stop" in asked for asked in docker.asked)

@@ -122,3 +122,19 @@ def test_without_any_recorded_container_the_error_says_how_to_record_one(home: P
     answer = call("containers", "advise")
     assert answer.returncode == ExitCode.USAGE
     assert_one_line(answer.stderr, "jobtop run --image")
+
+
+def test_a_job_that_never_started_is_no_run_of_a_container(home: Path) -> None:
+    kept_jobs(home, container_run(435, facts={"image": "box:1"}, name="typo", status=Status.ERROR), container_run(435))
+    answer = call("containers", "advise")
+    assert "typo" not in answer.stdout
+    assert "web" in answer.stdout
+
+
+def test_what_is_missing_beside_other_advice_is_said_once(home: Path) -> None:
+    limits = Limits(memory_bytes=512 * MEBIBYTE, enforced=True)
+    killed = container_run(500, 5.0, status=Status.FAILED, exit_code=137, flags=("oom_killed",), limits=limits)
+    kept_jobs(home, killed)
+    answer = call("containers", "advise", "web")
+    assert 'memory: "' in answer.stdout
+    assert answer.stdout.count("nothing else is advised") == 1

@@ -77,9 +77,12 @@ def act_on(
     app: App, verb: str, act: Act, names: Sequence[str], project: str | None, engine_name: str | None, yes: bool
 ) -> int:
     """Act on all containers that are meant; exit code 125 if an engine refused one."""
-    with containers_named(app, names, engine_name, project) as found:
-        for _, container in found:
+    with containers_named(app, names, engine_name, project) as named:
+        for _, container in named:
             refuse_jobs(app, verb, container.name, container.job_id)
+        found = running_ones(app, named) if verb == "stop" else named
+        if not found:
+            return ExitCode.OK
         if not yes:
             confirm(verb, found)
 
@@ -101,6 +104,14 @@ def act_on(
                     is_refused = True
                     app.warn(f"{container.name} was not {DONE[verb]}: {problem}")
         return ExitCode.FAILED if is_refused else ExitCode.OK
+
+
+def running_ones(app: App, found: Sequence[Found]) -> list[Found]:
+    """Return the containers that run; say of each other one that there is nothing to stop."""
+    for _, container in found:
+        if not container.is_alive:
+            app.warn(f"{printable(container.name)} does not run: it is {printable(container.state)}")
+    return [(engine, container) for engine, container in found if container.is_alive]
 
 
 def grace_of(engine: Engine, container_id: str, grace: float | None) -> float:

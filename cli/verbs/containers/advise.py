@@ -75,11 +75,12 @@ def recorded(app: App, since: float | None) -> list[tuple[Jobs, Job]]:
     if not app.has_history():
         return []
     query = Query(since=since, filter=parse("kind:container", time.time()), limit=MOST_JOBS)
-    return [(jobs, job) for jobs, job in app.fleet.select(query) if job.start_time is not None]
+    found = app.fleet.select(query)
+    return [(jobs, job) for jobs, job in found if job.start_time is not None and job.status is not Status.ERROR]
 
 
 def advise_subject(app: App, subject: Subject, found: Iterable[tuple[Jobs, Job]]) -> ContainerAdvice:
-    runs = [read_run(jobs.database, job) for jobs, job in found if job.status is not Status.ERROR]
+    runs = [read_run(jobs.database, job) for jobs, job in found]
     is_here = all(run.job.host == app.paths.host for run in runs)
     return advise(subject, runs, float(os.cpu_count() or 1) if is_here else None)
 
