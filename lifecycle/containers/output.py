@@ -71,13 +71,18 @@ def skipped(pieces: Iterable[tuple[int, bytes]], counts: dict[int, int]) -> Iter
             yield stream, piece[left:]
 
 
-def feed_input(connection: socket.socket, is_tty: bool) -> None:
-    """Start to pass our standard input to the container, in a thread; its end is passed on too."""
+def feed_input(connection: socket.socket, is_tty: bool, on_keys: Callable[[bytes], None]) -> None:
+    """Start to pass our standard input to the container, in a thread; its end is passed on too.
+
+    `on_keys` is called with what was typed at a terminal, after the container got it.
+    """
 
     def feed() -> None:
         with suppress(OSError):
             while data := os.read(0, READ_BYTES):
                 connection.sendall(data)
+                if is_tty:
+                    on_keys(data)
         if not is_tty:
             import socket
 

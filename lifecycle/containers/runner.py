@@ -30,7 +30,7 @@ from jobtop.lifecycle.containers.images import ready_image
 from jobtop.lifecycle.containers.output import Output, feed_input
 from jobtop.lifecycle.containers.settings import container_settings, host_settings, short_name
 from jobtop.lifecycle.containers.start_errors import failure_of
-from jobtop.lifecycle.containers.watching import ExitWatch, Signals
+from jobtop.lifecycle.containers.watching import ExitWatch, Signals, drops_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 CALL_SECONDS = 120.0  # for creating and starting a container on a busy machine
 RETRY_SECONDS = 0.3
 ENGINE_SECONDS = 60.0  # for an engine to come back after its container has ended
+KEYS = {b"\x03": signal.SIGINT, b"\x1c": signal.SIGQUIT}
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 PASSED = (signal.SIGTERM, *FORWARDED)
 
@@ -104,7 +105,7 @@ class Runner:
         self._note_start()
         output = Output(self.is_tty, self._on_broken)
         if self.has_input:
-            feed_input(connection, self.is_tty)
+            feed_input(connection, self.is_tty, self._on_keys)
         output.copy(connection)
         container = self._await_end(output)
         return self._end(container, output)
@@ -196,6 +197,13 @@ class Runner:
         """The reader of the output has gone: the container ends as a command would; not if only the shim has gone."""
         if not self.is_detached and os.getppid() != 1 and _is_shim(os.getppid()):
             self._take(signal.SIGPIPE)
+
+    def _on_keys(self, data: bytes) -> None:
+        """Ctrl-C and Ctrl-\\ at a terminal end a program that is alone in its container and has no handler for them."""
+        init = self.signals.init if self.signals is not None else None
+        for key, number in KEYS.items():
+            if key in data and init is not None and drops_key(init.pid, number):
+                self._take(number)
 
     def _on_pull(self) -> Callable[[PullStep], None]:
         self._say(f"pulling {self.order.image}")

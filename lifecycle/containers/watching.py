@@ -7,6 +7,7 @@ import select
 import threading
 import time
 from contextlib import suppress
+from glob import glob
 
 from jobtop.core.errors import EngineError
 from jobtop.core.measure.collectors.job_cgroup import parse_memory
@@ -148,5 +149,28 @@ def is_dropped(pid: int, number: int) -> bool:
 
     It keeps a signal that is blocked, and one that is ignored is ignored everywhere (kernel/signal.c, sig_ignored).
     """
-    masks = [line for line in (read_text(f"/proc/{pid}/status") or "").splitlines() if line.startswith(MASKS)]
+    masks = [line for line in read_text(f"/proc/{pid}/status").splitlines() if line.startswith(MASKS)]
     return len(masks) == len(MASKS) and not any(int(line.split()[1], 16) >> (number - 1) & 1 for line in masks)
+
+
+def drops_key(pid: int, number: int) -> bool:
+    """Whether a key such as Ctrl-C, typed at the terminal of a container, has no effect on its first process.
+
+    False if it has children, which get the signal too, or if its terminal does not make signals from keys.
+    """
+    import termios
+
+    texts = (read_text(path) for path in glob(f"/proc/{pid}/task/*/children"))
+    if not is_dropped(pid, number) or any(text.strip() for text in texts):
+        return False
+    try:
+        fd = os.open(f"/proc/{pid}/fd/0", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        flags: int = termios.tcgetattr(fd)[3]
+    except termios.error:
+        return False
+    finally:
+        os.close(fd)
+    return bool(flags & termios.ISIG)

@@ -11,6 +11,7 @@ from container_jobs import IN_IMAGE, PYTHON, WITH_PYTHON, cleared, containers_of
 from engines import IMAGE, RealEngine
 from running import nothing_is_left, running, show, the_log
 from support import Jobtop
+from terminal import terminal
 
 __all__ = ["engine", "nothing_is_left"]
 
@@ -109,6 +110,14 @@ def test_a_signal_ends_a_program_that_has_no_handler_for_it(contained: Jobtop, n
     assert time.monotonic() - began < 6
     job = show(contained, "the-job")
     assert (job["status"], job["signal"], job["flags"]) == ("cancelled", number, [])
+
+
+def test_ctrl_c_at_a_terminal_ends_a_program_that_has_no_handler_for_it(contained: Jobtop) -> None:
+    with terminal(contained) as shell:
+        shell.enter(f"$J run --no-ui {' '.join(IN_IMAGE)} -- sh -c 'echo in''side; exec sleep 60'; echo code=$?")
+        shell.shows("inside")
+        shell.press("C-c")
+        shell.shows("code=130")
 
 
 def test_a_stopped_job_ends_with_its_container(contained: Jobtop) -> None:
