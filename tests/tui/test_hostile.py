@@ -433,7 +433,9 @@ async def offered(console: Watched, texts: list[str]) -> None:
     await console.action_run_form()
     line = console.screen.query_one(CommandLine)
     await console.until(lambda: line.past, "no past")
-    assert set(line.past) == {text for text in texts if text == safe_text(text) and len(text) <= run_form.LONGEST}
+    assert set(line.past) == {
+        text for text in texts if text and text == safe_text(text) and len(text) <= run_form.LONGEST
+    }
     for _ in line.past:
         line.action_older()
         strip = line.render_line(0)  # the field has room for the cursor behind the text, which is cut off
