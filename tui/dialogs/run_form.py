@@ -281,7 +281,8 @@ class RunForm(Dialog[None]):
         except (JobtopError, OSError) as error:
             return {"command": str(error)}
         finally:
-            self.query_one("#image", FormField).note = ""
+            for field in self.query("#image").results(FormField):  # none if the form was closed meanwhile
+                field.note = ""
         for warning in warnings:
             self.app.notify(safe_text(warning), severity="warning", markup=False)
         if job.status is Status.ERROR:
