@@ -12,6 +12,8 @@ APP, TABLE, CHART, JOBS, JOB, LOG, HISTORY, COMPARE, ALERTS, FORM = (
 TEXT, SETTINGS, HELP, FILTER, SEARCH = "text", "settings", "help", "filter", "search"
 CONFIRM, TICK, COMMAND, LEAVING, AGAIN = "confirm", "tick", "command", "leaving", "again"
 TYPING, HOST, STRIP, MUTE = "typing", "host", "strip", "mute"
+CONTAINERS, CONTAINER, CONTAINER_LIST = "containers", "container", "container_list"
+LINE, LINES = "line", "lines"
 
 
 @record
@@ -143,6 +145,64 @@ ACTIONS = (
     Action(
         "compare.align", "a", "Align", "Align the curves by start, end or wall clock", COMPARE, "align", in_footer=True
     ),
+    Action(
+        "containers.filter",
+        "slash",
+        "Filter",
+        "Show matching containers: web unhealthy",
+        CONTAINER_LIST,
+        "filter",
+        True,
+    ),
+    Action(
+        "containers.clear", "escape", "Clear filter", "Show all containers again", CONTAINER_LIST, "clear_filter", True
+    ),
+    Action(
+        "containers.all", "a", "All", "List stopped containers too, or only those that run", CONTAINER_LIST, "all", True
+    ),
+    Action("containers.columns", "o", "Columns", "Choose the columns", CONTAINER_LIST, "choose_columns"),
+    Action(
+        "containers.stop",
+        "x",
+        "Stop",
+        "Stop the container: SIGTERM, later SIGKILL (asks)",
+        CONTAINERS,
+        "stop",
+        True,
+        True,
+    ),
+    Action("containers.kill", "X", "Kill", "Kill the container at once (asks)", CONTAINERS, "kill", changes_jobs=True),
+    Action(
+        "containers.pause", "p", "Pause", "Pause or resume the container (asks)", CONTAINERS, "pause", changes_jobs=True
+    ),
+    Action(
+        "containers.restart",
+        "R",
+        "Restart",
+        "Stop the container and start it again (asks)",
+        CONTAINERS,
+        "restart",
+        True,
+        True,
+    ),
+    Action(
+        "containers.job",
+        "w",
+        "Watch",
+        "Record the container as a job; if it is one, open the job",
+        CONTAINERS,
+        "watch",
+        True,
+    ),
+    Action("containers.copy", "y", "Copy id", "Copy the id of the container", CONTAINERS, "copy_id"),
+    Action(
+        "container.inspect", "i", "Inspect", "Show all that the engine says", CONTAINER, "open_pane('inspect')", True
+    ),
+    Action(
+        "lines.filter", "ampersand", "Filter", "Show only lines that match an expression", LINES, "filter_lines", True
+    ),
+    Action("line.apply", "enter", "Apply", "Back to what matches", LINE, "apply", in_footer=True),
+    Action("line.leave", "escape", "Clear", "Clear the text, and show everything again", LINE, "leave", in_footer=True),
     Action(
         "alerts.acknowledge",
         "A",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ from textual.app import App
 from textual.binding import BindingType
 from textual.command import CommandPalette
 from textual.message import Message
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 
 from jobtop.core.config import Config
 from jobtop.core.job_id import JobId
@@ -33,11 +34,11 @@ from jobtop.tui.widgets.painting import ASCII_CLASS
 from jobtop.tui.workers import start_work
 
 if TYPE_CHECKING:
-    from jobtop.core.analysis.cost import Prices
-
-if TYPE_CHECKING:
     from jobtop.core.alerts.model import Rule
+    from jobtop.core.analysis.cost import Prices
     from jobtop.store.incidents import Incident
+    from jobtop.tui.data.containers.feed import ContainerFeed, Key
+    from jobtop.tui.data.containers.source import ContainerSource
     from jobtop.tui.data.incidents import Incidents
 
 # Imported when first opened: the dashboard does not wait for the other screens.
@@ -45,7 +46,7 @@ PAGES = {
     "dashboard": "jobtop.tui.screens.dashboard:Dashboard",
     "history": "jobtop.tui.screens.history:History",
     "compare": "jobtop.tui.screens.compare:Compare",
-    "containers": "jobtop.tui.screens.containers:Containers",
+    "containers": "jobtop.tui.screens.container.page:Containers",
     "alerts": "jobtop.tui.screens.alerts:Alerts",
     "settings": "jobtop.tui.screens.settings:SettingsPage",
 }
@@ -70,6 +71,7 @@ class Options:
     is_attended: bool = False  # when the user quits, ask whether to stop the job
     when_done: str = "stay"  # whether to close when the attended job ends: auto, stay or leave
     notices: Sequence[str] = ()
+    containers: ContainerSource | None = None  # None: the engines of this machine
 
 
 END_POLL_SECONDS = 0.1
@@ -155,15 +157,31 @@ class Console(App[int]):
     def on_unmount(self) -> None:
         self.feed.stop()
         self.reader.close()
+        if "container_feed" in self.__dict__:
+            self.container_feed.stop()
 
     def on_new_view(self, message: NewView) -> None:
         self.view = message.view
-        # The page below a dialog is updated too. A view may arrive while the console closes.
-        page = next((screen for screen in reversed(self.screen_stack) if not isinstance(screen, ModalScreen)), None)
+        page = self.visible_page  # a view may arrive while the console closes
         if not self.is_frozen and isinstance(page, Page) and page.query(TopLine):
             page.show(message.view)
         if (row := self.attended_row) is not None and row.job.status.ended and isinstance(page, Page):
             page.say_ended(row.job)
+
+    @property
+    def visible_page(self) -> Screen[Any] | None:
+        """The screen that the user sees; one below a dialog is updated too."""
+        return next((screen for screen in reversed(self.screen_stack) if not isinstance(screen, ModalScreen)), None)
+
+    @cached_property
+    def container_feed(self) -> ContainerFeed:
+        """What is known of containers; its monitor runs only while a page of containers is visible."""
+        feed = import_object("jobtop.tui.data.containers.feed:ContainerFeed")
+        source = self.options.containers
+        if source is None:
+            source = import_object("jobtop.tui.data.containers.source:EngineSource")(os.environ)
+        found: ContainerFeed = feed(source, max(1.0, self.options.refresh_seconds))
+        return found
 
     @cached_property
     def prices(self) -> Prices:
@@ -297,6 +315,10 @@ class Console(App[int]):
     async def open_job(self, job_id: str, at: float | None = None) -> None:
         """Open the screen of one job, now or at a moment of its past (by the wall clock)."""
         await self.push_screen(import_object("jobtop.tui.screens.job.screen:JobScreen")(job_id, at=at))
+
+    async def open_container(self, key: Key) -> None:
+        """Open the screen of one container."""
+        await self.push_screen(import_object("jobtop.tui.screens.container.screen:ContainerScreen")(key))
 
     async def open_incident(self, incident: Incident) -> None:
         """Open the job of an alert at that moment, that of a failure at its end; without a job, the Host screen."""

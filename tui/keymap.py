@@ -22,6 +22,9 @@ from jobtop.tui.actions import (
     COMMAND,
     COMPARE,
     CONFIRM,
+    CONTAINER,
+    CONTAINER_LIST,
+    CONTAINERS,
     FILTER,
     FORM,
     HELP,
@@ -30,6 +33,8 @@ from jobtop.tui.actions import (
     JOB,
     JOBS,
     LEAVING,
+    LINE,
+    LINES,
     LOG,
     MUTE,
     SEARCH,
@@ -47,12 +52,15 @@ CHARACTERS = {"slash": "/", "backslash": "\\", "at": "@", "minus": "-", "plus": 
 ALIASES = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedown", "del": "delete", ",": "comma"}
 KNOWN_KEYS = frozenset(key.value for key in Keys if not key.value.startswith("<"))
 PANES = frozenset({TABLE, CHART, LOG, TEXT})
-TYPED_IN = frozenset({FILTER, SEARCH, FORM, COMMAND})
+TYPED_IN = frozenset({FILTER, SEARCH, FORM, COMMAND, LINE})
 # Places with keys that work at the same time: those of a screen or dialog, and that of its focused pane or field.
 SCREENS = (
     ({APP, JOBS, HISTORY}, (TABLE, CHART, FILTER, STRIP)),  # the dashboard has the same places
     ({APP, JOBS, JOB}, (TABLE, CHART, LOG, TEXT, SEARCH)),
     ({APP, COMPARE}, (TABLE, CHART)),
+    ({APP, CONTAINERS, CONTAINER_LIST}, (TABLE, LINE)),
+    ({APP, CONTAINERS, CONTAINER}, (TABLE, CHART, TEXT, LINE)),
+    ({APP, CONTAINERS, CONTAINER, LINES}, (LOG,)),
     ({APP, ALERTS}, (TABLE, TEXT)),
     ({APP, SETTINGS}, (TABLE, TEXT)),
     ({APP, HOST, TEXT}, (CHART,)),

@@ -1,4 +1,4 @@
-"""A container as a block of lines, from what its engine says, with everything that looks secret hidden."""
+"""A container as a block of lines, from what its engine says; see core/text/engine_answer.py for its secrets."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -6,38 +6,13 @@ from typing import Any
 
 from jobtop.core.clock import local
 from jobtop.core.measure.collectors.docker.answers import integer, items, mapping, text, words
-from jobtop.core.measure.collectors.docker.model import Container, ContainerLimits
-from jobtop.core.redact import HIDDEN, is_secret, redact_command, redact_mapping, redact_text
+from jobtop.core.measure.collectors.docker.model import Container
+from jobtop.core.text.container_state import limits_text
 from jobtop.core.text.shell_text import shell_text
-from jobtop.core.units import format_bytes, format_duration, number_of, printable
+from jobtop.core.units import format_duration, printable
 
-COMMANDS = frozenset({"Args", "Cmd", "Entrypoint", "Command", "Test", "CreateCommand"})
-ENVIRONMENTS = frozenset({"Env"})
-DEEPEST = 40
 LABEL_WIDTH = 13
 MOST_LABEL_CHARACTERS = 200
-
-
-def redacted_answer(answer: Any, patterns: Sequence[str], key: str = "", depth: int = 0) -> Any:
-    """Return an engine's answer with secret values hidden: of the environment, in commands, labels and other texts."""
-    if depth > DEEPEST:
-        return None
-    if isinstance(answer, dict):
-        return {name: redacted_answer(value, patterns, str(name), depth + 1) for name, value in answer.items()}
-    if isinstance(answer, list):
-        if key in ENVIRONMENTS:
-            return [redacted_variable(each, patterns) if isinstance(each, str) else each for each in answer]
-        if key in COMMANDS and all(isinstance(each, str) for each in answer):
-            return redact_command(answer, patterns)
-        return [redacted_answer(each, patterns, key, depth + 1) for each in answer]
-    if isinstance(answer, str):
-        return HIDDEN if answer and is_secret(key) else redact_text(answer, patterns)
-    return answer
-
-
-def redacted_variable(assignment: str, patterns: Sequence[str]) -> str:
-    name, sign, value = assignment.partition("=")
-    return f"{name}{sign}{redact_mapping({name: value}, patterns)[name]}"
 
 
 def facts(container: Container, answer: dict[str, Any], url: str) -> Iterator[str]:
@@ -100,16 +75,6 @@ def restarts_text(container: Container, host: dict[str, Any]) -> str:
     name, most = text(policy.get("Name")), integer(policy.get("MaximumRetryCount"))
     limit = f", at most {most}" if most else ""
     return f"{container.restarts} (policy: {name or 'no'}{limit})"
-
-
-def limits_text(limits: ContainerLimits) -> str:
-    """Such as `memory 512.0 MiB, 1.5 CPUs, 100 pids`."""
-    said = [
-        *([f"memory {format_bytes(limits.memory_bytes)}"] if limits.memory_bytes is not None else ()),
-        *([f"{limits.cpus:g} CPU{'' if limits.cpus == 1 else 's'}"] if limits.cpus is not None else ()),
-        *([number_of(limits.pids, "pid")] if limits.pids is not None else ()),
-    ]
-    return ", ".join(said) or "none"
 
 
 def mount_lines(answer: dict[str, Any]) -> tuple[str, ...]:

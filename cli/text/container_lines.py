@@ -11,6 +11,7 @@ from jobtop.core.measure.collectors.docker.snapshot import ContainerRow
 from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.record import as_dict
 from jobtop.core.redact import redact_command
+from jobtop.core.text.container_state import state_text
 from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent, number_of, printable
 
 SHORT_JOB = 8
@@ -77,18 +78,6 @@ def cells(row: ContainerRow, jobs: Mapping[str, str], now: float, has_gpus: bool
         container.image or container.image_id or ABSENT,
         *((gpu_text(row),) if has_gpus else ()),
     )
-
-
-def state_text(container: Container) -> str:
-    """Such as `running (healthy)`, `exited (137, out of memory)`."""
-    said = []
-    if container.exit_code is not None:
-        said.append(str(container.exit_code))
-    if container.is_oom_killed and not container.is_alive:
-        said.append("out of memory")
-    if container.health is not None and container.is_alive:
-        said.append(container.health)
-    return container.state + (f" ({', '.join(said)})" if said else "")
 
 
 def limit_text(used: int | None, limit: int | None) -> str:

@@ -20,7 +20,7 @@ SORTS: dict[str, Callable[[ProcessLine], float]] = {
     "cpu": lambda line: -(line.row.cpu_percent or 0.0),
     "memory": lambda line: -(line.row.memory_bytes or 0),
     "pid": lambda line: line.row.pid,
-    "age": lambda line: -line.row.age_seconds,
+    "age": lambda line: -(line.row.age_seconds or 0.0),
 }
 PROCESS_FIELDS = [name for name in fields(ProcessRow) if name != "busiest"]
 EMPTY_CSV_ROW = dict.fromkeys(("job_id", "elapsed", "pid", "tid", *PROCESS_FIELDS, "memory_kind"))

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 SORTS: dict[str, Callable[[ProcessRow], float]] = {
     "cpu": lambda row: row.cpu_percent or 0.0,
     "memory": lambda row: row.memory_bytes or 0,
-    "threads": lambda row: row.threads,
-    "age": lambda row: row.age_seconds,
+    "threads": lambda row: row.threads or 0,
+    "age": lambda row: row.age_seconds or 0.0,
     "pid": lambda row: row.pid,
 }
 

@@ -20,7 +20,7 @@ class ThreadLine:
 class ProcessRow:
     """One process; its memory is its share of what it shares where that is known, else all that is resident.
 
-    `busiest` are its busiest threads, if they were read.
+    None is not known. `busiest` are its busiest threads, if they were read.
     """
 
     pid: int
@@ -29,8 +29,8 @@ class ProcessRow:
     cpu_seconds: float
     cpu_percent: float | None
     memory_bytes: int | None
-    threads: int
-    age_seconds: float
+    threads: int | None
+    age_seconds: float | None
     state: str
     busiest: tuple[ThreadLine, ...] = ()
 

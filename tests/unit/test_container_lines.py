@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from jobtop.cli.text.container_lines import container_json, is_wanted, page, state_text
+from jobtop.cli.text.container_lines import container_json, is_wanted, page
 from jobtop.core.measure.collectors.docker.model import Container, ContainerLimits
 from jobtop.core.measure.collectors.docker.snapshot import CGROUP, ContainerRow, GpuUse
+from jobtop.core.text.container_state import state_text
 
 NOW = 1_794_976_292.0
 JOB = "0f8fad5b-d9cb-469f-a165-70867728950e"

@@ -296,4 +296,7 @@ def demo_console(options: Options) -> Iterator[Console]:
 
 def of_demo(made: Demo, options: Options) -> Options:
     """The options for a console that shows a demo."""
-    return replace(options, stores=(made.paths.store,), own=made.paths, machine=made.machine)
+    from jobtop.tui.demo.containers import DemoContainers
+
+    containers = DemoContainers({run.job.name: run.job.id for run in made.live})
+    return replace(options, stores=(made.paths.store,), own=made.paths, machine=made.machine, containers=containers)

@@ -22,7 +22,9 @@ PLACES = {
     "chart": "In the chart",
     "text": "In this text",
     "log": "In the output",
+    "lines": "In the output",
     "jobs": "For the selected job, or the marked ones",
+    "containers": "For the selected container, or the marked ones",
     "job": "On this screen",
     APP: "Everywhere",
 }

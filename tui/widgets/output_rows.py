@@ -140,12 +140,22 @@ def rows_after(output: Output, movement: Movement, start: int, height: int) -> S
     return ShownRows(tuple(rows), times, tuple(output.styles(rows)), output.size, *facts)
 
 
-def row_pieces(row: Row, style: TextStyle = PLAIN, needle: str = "", longest: int = 4096) -> list[Piece]:
-    """A row as it is shown: in its colours, with visible and faint control characters, and marked matches."""
+def row_pieces(
+    row: Row,
+    style: TextStyle = PLAIN,
+    needle: str = "",
+    longest: int = 4096,
+    find: Callable[[str], Sequence[tuple[int, int]]] | None = None,
+) -> list[Piece]:
+    """A row as it is shown: in its colours, with visible and faint control characters, and marked matches.
+
+    Matches are those of the needle, or what `find` returns.
+    """
     if row.left_out is not None:
         return [Piece(f"[{format_bytes(row.left_out)} left out here: run.log_max]", Tone.YELLOW)]
     runs = _expanded(line_runs(row.raw, style)[0], longest)
-    matches = _matches("".join(run.text for run in runs), needle)
+    text = "".join(run.text for run in runs)
+    matches = _matches(text, needle) if find is None else find(text)
     return [part for piece in _marked(runs, matches) for part in _with_controls(piece)]
 
 

@@ -14,13 +14,12 @@ from jobtop.cli.values import Duration
 from jobtop.cli.verbs.containers.choices import Found, containers_named, names_options
 from jobtop.core.errors import EngineError, ExitCode, JobtopError, UsageError
 from jobtop.core.job_id import is_job_id
-from jobtop.core.measure.collectors.docker.answers import mapping, positive
 from jobtop.core.measure.collectors.docker.client import Engine
 from jobtop.core.measure.collectors.docker.finding import SHORT_ID
 from jobtop.core.units import number_of, printable
+from jobtop.lifecycle.containers.grace import grace_of
 
 ACT_SECONDS = 10.0  # for an answer, beyond the grace period
-GRACE_SECONDS = 10.0  # as engines wait for a container without a time of its own
 MOST_AT_ONCE = 8
 COLUMNS = (
     *(TableColumn("ENGINE"), TableColumn("ID"), TableColumn("NAME", widest=60)),
@@ -112,13 +111,6 @@ def running_ones(app: App, found: Sequence[Found]) -> list[Found]:
         if not container.is_alive:
             app.warn(f"{printable(container.name)} does not run: it is {printable(container.state)}")
     return [(engine, container) for engine, container in found if container.is_alive]
-
-
-def grace_of(engine: Engine, container_id: str, grace: float | None) -> float:
-    """Return the grace period that was asked for, or that of the container."""
-    if grace is not None:
-        return grace
-    return positive(mapping(engine.raw(container_id).get("Config")).get("StopTimeout")) or GRACE_SECONDS
 
 
 def refuse_jobs(app: App, verb: str, name: str, job_id: str | None) -> None:

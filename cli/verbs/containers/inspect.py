@@ -5,10 +5,11 @@ import json
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.text.container_facts import facts, redacted_answer
+from jobtop.cli.text.container_facts import facts
 from jobtop.cli.verbs.containers.choices import containers_named, names_options
 from jobtop.core.errors import EngineError
 from jobtop.core.measure.collectors.docker.answers import inspected
+from jobtop.core.text.engine_answer import redacted_answer
 
 
 @click.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from jobtop.core.measure.process_order import SORTS, family
 from jobtop.core.measure.snapshot import ProcessRow, ThreadLine
 from jobtop.core.record import record
+from jobtop.core.units import ABSENT
 from jobtop.tui.data.job_reading import ProcessList
 from jobtop.tui.data.rows import ListRows
 from jobtop.tui.palette import Tone
@@ -57,7 +58,9 @@ def memory(shown: TreeRow) -> Cell:
 
 
 def threads(shown: TreeRow) -> Cell:
-    return Words(str(shown.row.threads) if shown.thread is None else "")
+    if shown.thread is not None:
+        return Words("")
+    return Words(ABSENT if shown.row.threads is None else str(shown.row.threads))
 
 
 def age(shown: TreeRow) -> Cell:

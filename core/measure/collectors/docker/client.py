@@ -117,6 +117,13 @@ class Engine:
         with self._call(reference) as api:
             return answers.mapping(api.stats(reference, stream=False, one_shot=self._has_one_shot(api)))
 
+    def top(self, reference: str) -> tuple[list[str], list[list[str]]]:
+        """The processes of a container as `ps -ef` lists them: the titles, and a row of texts for each."""
+        with self._call(reference) as api:
+            answer = answers.mapping(api.top(reference))
+        rows = [[str(text) for text in answers.items(row)] for row in answers.items(answer.get("Processes"))]
+        return [str(title) for title in answers.items(answer.get("Titles"))], rows
+
     @staticmethod
     def _has_one_shot(api: Any) -> bool | None:
         from docker.utils.utils import version_lt

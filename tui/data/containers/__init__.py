@@ -1,0 +1,1 @@
+"""Reads and changes containers for the console: engines, what the monitor saw, logs, operations."""

@@ -1,0 +1,1 @@
+"""The pages of containers: the list, and the screen of one container."""
