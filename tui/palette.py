@@ -134,6 +134,16 @@ FLAG_GLYPHS = {
     "throttled": ("≈", Tone.YELLOW),
     "left_running": ("…", Tone.GREY),
 }
+# By the state of a container, or by its health while it runs.
+CONTAINER_GLYPHS = {
+    "running": STATUS_GLYPHS["running"],
+    "healthy": STATUS_GLYPHS["running"],
+    "unhealthy": STATUS_GLYPHS["error"],
+    "starting": ("◌", Tone.GREEN),
+    "paused": STATUS_GLYPHS["paused"],
+    "restarting": ("◌", Tone.YELLOW),
+    "created": STATUS_GLYPHS["queued"],
+}
 SEVERITY_GLYPHS = {"critical": ("▲", Tone.VERMILION), "warning": ("△", Tone.YELLOW), "info": ("·", Tone.GREY)}
 
 # Each glyph has one ASCII character of the same width, so that columns stay aligned.

@@ -105,7 +105,7 @@ API = DemoContainer(
         "ERROR health check: /healthz took 5.{y} s",
     ),
     seconds_per_line=0.9,
-    events=((18000.0, "start", None), (560.0, "health_status", "unhealthy")),
+    events=((560.0, "health_status", "unhealthy"),),
     environment=("SHOP_DATABASE_URL=postgres://shop:h4rd-to-guess@db/shop", "SECRET_KEY=9f8a7b6c5d4e", "WORKERS=4"),
 )
 DATABASE = DemoContainer(

@@ -12,7 +12,7 @@ from textual.screen import ModalScreen, Screen
 from jobtop.tui.actions import ACTIONS, APP, HELP, Action, bindings
 from jobtop.tui.keymap import active_keys, shown_keys
 from jobtop.tui.page import Page
-from jobtop.tui.palette import FLAG_GLYPHS, SEVERITY_GLYPHS, STATUS_GLYPHS, Tone
+from jobtop.tui.palette import CONTAINER_GLYPHS, FLAG_GLYPHS, SEVERITY_GLYPHS, STATUS_GLYPHS, Tone
 from jobtop.tui.widgets.cells import Span
 from jobtop.tui.widgets.painting import ASCII_CLASS
 from jobtop.tui.widgets.prose import BLANK, Paragraph, Prose, cell, heading, set_border_texts
@@ -45,6 +45,11 @@ FLAGS = {
     "over_limit": "was stopped because it exceeded its memory limit",
     "throttled": "was slowed down by its CPU limit",
     "left_running": "ended, but some of its processes still run",
+}
+CONTAINER_STATES = {
+    "unhealthy": "runs, and its health check fails",
+    "starting": "runs, and its health check has not passed yet",
+    "restarting": "has exited, and its engine starts it again",
 }
 ABSENT = (
     "Not known, which is not 0. The kernel may not report it here, it may be switched off (monitor.without, "
@@ -102,10 +107,13 @@ def nearness(place: str) -> int:
 
 
 def legend() -> Iterator[Paragraph]:
-    """The signs of jobs and alerts, the colours, and the sign of a missing number."""
+    """The signs of jobs, containers and alerts, the colours, and the sign of a missing number."""
     yield heading("Signs of jobs")
     yield from (sign_line(STATUS_GLYPHS[status], status, words) for status, words in STATUSES.items())
     yield from (sign_line(FLAG_GLYPHS[flag], flag.replace("_", " "), words) for flag, words in FLAGS.items())
+    yield BLANK
+    yield heading("Signs of containers, where they differ from those of jobs")
+    yield from (sign_line(CONTAINER_GLYPHS[state], state, words) for state, words in CONTAINER_STATES.items())
     yield BLANK
     yield heading("Signs of alerts")
     yield from (sign_line(glyph, severity, "") for severity, glyph in SEVERITY_GLYPHS.items())

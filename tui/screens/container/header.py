@@ -16,7 +16,7 @@ from jobtop.core.text.container_state import limits_text
 from jobtop.core.units import number_of
 from jobtop.tui.data.containers.rows import limit_percent
 from jobtop.tui.palette import Tone, load_tone
-from jobtop.tui.screens.job.header import Piece, fitting, grey, labelled, percent, shortened
+from jobtop.tui.screens.job.header import Piece, counted, fitting, grey, labelled, percent, shortened
 from jobtop.tui.widgets.cells import Span, aligned, short_bytes, short_duration, short_rate
 from jobtop.tui.widgets.painting import Inks, Painted
 from jobtop.tui.widgets.tables.containers import glyph_of
@@ -92,7 +92,7 @@ def usage(row: ContainerRow) -> list[Piece]:
         ]
     return [
         Piece(0, [Span(short_duration(up), bold=True)]),
-        Piece(1, [*labelled("CPU", percent(row.cpu_percent), load_tone(share)), *of(f"{cpus:g} CPU" if cpus else "")]),
+        Piece(1, [*labelled("CPU", percent(row.cpu_percent), load_tone(share)), *of(counted(cpus, "CPU"))]),
         Piece(2, memory(row)),
         Piece(3, traffic("network", row, "net.rx_bytes", "net.tx_bytes")),
         Piece(4, traffic("I/O", row, "io.read_bytes", "io.write_bytes")),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jobtop.core.record import record
 from jobtop.tui.data.containers.rows import ShownContainer, io_rate, limit_percent, network_rate
-from jobtop.tui.palette import STATUS_GLYPHS, Tone, load_tone
+from jobtop.tui.palette import CONTAINER_GLYPHS, FLAG_GLYPHS, STATUS_GLYPHS, Tone, load_tone
 from jobtop.tui.widgets.cells import Align, Bar, Cell, Span, Words, fitted, short_bytes, short_duration, short_rate
 from jobtop.tui.widgets.columns import Column
 from jobtop.tui.widgets.job_columns import ABSENT, NOTHING, SHOWN_PERCENT, MinuteSparkline
@@ -16,17 +16,6 @@ from jobtop.tui.widgets.job_columns import ABSENT, NOTHING, SHOWN_PERCENT, Minut
 if TYPE_CHECKING:
     from jobtop.core.measure.collectors.docker.model import Container
 
-OOM = ("▼", Tone.PURPLE)
-# By state, or by health while it runs.
-GLYPHS = {
-    "running": STATUS_GLYPHS["running"],
-    "healthy": STATUS_GLYPHS["running"],
-    "unhealthy": STATUS_GLYPHS["error"],
-    "starting": ("◌", Tone.GREEN),
-    "paused": STATUS_GLYPHS["paused"],
-    "restarting": ("◌", Tone.YELLOW),
-    "created": STATUS_GLYPHS["queued"],
-}
 SHORT_ID = 8
 
 
@@ -70,11 +59,13 @@ def glyph_of(container: Container) -> tuple[str, Tone]:
     """The sign of a container: by its health while it runs, by its exit code after that."""
     if container.is_alive:
         is_checked = container.state == "running" and container.health is not None
-        return GLYPHS.get((container.health or "") if is_checked else container.state, GLYPHS["running"])
+        return CONTAINER_GLYPHS.get(
+            (container.health or "") if is_checked else container.state, CONTAINER_GLYPHS["running"]
+        )
     if container.is_oom_killed:
-        return OOM
+        return FLAG_GLYPHS["oom_killed"]
     if container.exit_code is None:
-        return GLYPHS.get(container.state, STATUS_GLYPHS["unknown"])
+        return CONTAINER_GLYPHS.get(container.state, STATUS_GLYPHS["unknown"])
     return STATUS_GLYPHS["success" if container.exit_code == 0 else "failed"]
 
 
