@@ -11,8 +11,11 @@ from jobtop.core.doctor.checks import Finding, State
 from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.jobs import Jobs, Query
 from jobtop.tui.app import Console
+from jobtop.tui.widgets.log_view import LogView
+from jobtop.tui.widgets.tables.processes import ProcessTree
 
 HOME = Path("/home/ada")
+LOOK_SECONDS = 0.02
 Navigation = Callable[[Console, Pilot[int]], Awaitable[None]]
 
 
@@ -72,6 +75,25 @@ def compared(name: str, count: int) -> Navigation:
     return open_them
 
 
+def container(name: str | None = None) -> Navigation:
+    """Open the screen of the container with this name, or of the first one, and wait for its panes."""
+
+    async def open_it(console: Console, pilot: Pilot[int]) -> None:
+        await console.action_go("containers")
+        feed = console.container_feed
+        while not feed.now.rows:
+            await pilot.pause(LOOK_SECONDS)
+        row = next(row for row in feed.now.rows if name in (None, row.container.name))
+        await console.open_container(row.key)
+        while not (console.screen.query(LogView) and console.screen.query_one(LogView).numbers):
+            await pilot.pause(LOOK_SECONDS)
+        tree = console.screen.query_one(ProcessTree)
+        while tree.display and not tree.source:  # one in a hidden tab is not read
+            await pilot.pause(LOOK_SECONDS)
+
+    return open_it
+
+
 async def newest(console: Console, name: str, status: str, count: int) -> list[str]:
     """Return the ids of the newest jobs with this name and status."""
     query = Query(name_glob=name, statuses=(status,), limit=count)
@@ -86,6 +108,7 @@ SCENES = (
     Scene("history", "History", keys("2"), "1"),
     Scene("compare", "Compare", compared("train-resnet50", 3), "1"),
     Scene("containers", "Containers", keys("4"), "1"),
+    Scene("container", "ContainerScreen", container("shop-api-1"), "1"),
     Scene("alerts", "Alerts", keys("5"), "1"),
     Scene("job-alert", "JobScreen", job_at_alert("ffmpeg-4k"), "1"),
     Scene("host", "HostScreen", keys("h")),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import pytest
 from raised import RULES, raise_alert
+from still_containers import StillContainers, still_row
 from textual import events
 from textual.keys import key_to_character
 from textual.screen import Screen
@@ -43,6 +44,7 @@ from jobtop.tui.dialogs.run_form import CommandLine, RunForm
 from jobtop.tui.screens import settings
 from jobtop.tui.screens.alerts import Alerts
 from jobtop.tui.screens.compare import Compare
+from jobtop.tui.screens.container.page import Containers
 from jobtop.tui.screens.dashboard import Dashboard
 from jobtop.tui.screens.help import HelpScreen
 from jobtop.tui.screens.history import History
@@ -51,6 +53,8 @@ from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.screens.settings import SettingsPage
 from jobtop.tui.widgets.filter_line import Field, FilterLine
 from jobtop.tui.widgets.host_strip import HostStrip
+from jobtop.tui.widgets.line_field import Line, LineField
+from jobtop.tui.widgets.log_view import LogView
 from jobtop.tui.widgets.output_rows import GoTo
 from jobtop.tui.widgets.output_view import OutputView, SearchLine
 from jobtop.tui.widgets.prose import Prose
@@ -70,6 +74,7 @@ ELSEWHERE = (
     ("chart", "job", "log", "search", "typing"),
     ("form", "tick", "command"),
     ("history", "filter", "compare", "settings"),
+    ("containers", "container", "container_list", "line", "lines"),
     ("alerts", "mute"),
 )
 NAMED = {place for places in ELSEWHERE for place in places}
@@ -419,6 +424,47 @@ async def marked_two(visitor: Visitor) -> None:
     one(visitor, Table).action_mark()
 
 
+async def at_containers(visitor: Visitor) -> None:
+    """Open the containers, with the cursor on the first."""
+    await visitor.console.action_go("containers")
+    containers = page(visitor, Containers)
+    visitor.console.copy_to_clipboard("")
+    visitor.console.clear_notifications()
+    containers.query_one(LineField).clear()
+    await until(lambda: containers.shown and not containers.words)
+    containers.table.focus()
+    await settled(visitor)
+
+
+def typing_words(text: str) -> Callable[[Visitor], Awaitable[None]]:
+    """Open the filter of containers with some text in it."""
+
+    async def ready(visitor: Visitor) -> None:
+        await at_containers(visitor)
+        containers = page(visitor, Containers)
+        containers.query_one(LineField).edit(text)
+        await until(lambda: containers.words == (text,) and isinstance(focused(visitor), Line))
+
+    return ready
+
+
+async def filtered_containers(visitor: Visitor) -> None:
+    await typing_words("w")(visitor)
+    page(visitor, Containers).table.focus()
+    await settled(visitor)
+
+
+async def at_container(visitor: Visitor) -> None:
+    """Open the screen of a container, with the focus on its log."""
+    await at_containers(visitor)
+    await visitor.console.open_container(page(visitor, Containers).shown[0].key)
+    await until(lambda: isinstance(focused(visitor), LogView))
+
+
+def asks_for_container(title: str) -> Case:
+    return Case(at_containers, visible, lambda before, after: title not in before and title in after)
+
+
 async def at_settings(visitor: Visitor) -> None:
     await visitor.console.action_go("settings")
     page = visitor.console.screen
@@ -599,6 +645,28 @@ CASES: dict[str, Case] = {
     "jobs.copy": Case(at_dashboard, lambda visitor: visitor.console.clipboard, differs),
     "history.group": Case(at_history, lambda visitor: getattr(visitor.console.screen, "is_grouped", None), more),
     "compare.align": Case(at_compare, lambda visitor: page(visitor, Compare).alignment, differs),
+    "containers.filter": Case(at_containers, lambda visitor: isinstance(focused(visitor), Line), more),
+    "containers.clear": Case(
+        filtered_containers, lambda visitor: page(visitor, Containers).words, lambda _, after: after == ()
+    ),
+    "containers.all": Case(at_containers, lambda visitor: visitor.console.container_feed.every, differs),
+    "containers.columns": Case(at_containers, kind_of_screen, comes_to(ChooseColumns)),
+    "containers.stop": asks_for_container("Stop this container?"),
+    "containers.kill": asks_for_container("Kill this container?"),
+    "containers.pause": asks_for_container("Pause this container?"),
+    "containers.restart": asks_for_container("Restart this container?"),
+    "containers.job": Case(at_containers, lambda visitor: len(visitor.console._notifications), more),
+    "containers.copy": Case(at_containers, lambda visitor: visitor.console.clipboard, differs),
+    "container.inspect": Case(at_container, focused_id, lambda before, after: (before, after) == ("logs", "inspect")),
+    "lines.filter": Case(at_container, lambda visitor: isinstance(focused(visitor), Line), more),
+    "line.apply": Case(
+        typing_words("w"),
+        lambda visitor: type(focused(visitor)),
+        lambda before, after: (before, after) == (Line, Table),
+    ),
+    "line.leave": Case(
+        typing_words("w"), lambda visitor: page(visitor, Containers).words, lambda before, after: before and after == ()
+    ),
     "alerts.acknowledge": Case(at_alerts, acknowledged, more),
     "alerts.mute": Case(at_alerts, kind_of_screen, comes_to(MuteForm)),
     "alerts.unmute": Case(at_muted, lambda visitor: len(marks(visitor, MarkKind.MUTE_RULE)), less),
@@ -668,7 +736,7 @@ def options(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opti
     lines = "".join(f"line {number:03}\n" for number in range(600))
     (directory / "stdout.log").write_text(lines + "x" * 500)
     config = load((), os.environ, tmp_path, root=tmp_path)
-    return Options([paths.store], own=paths, config=config)
+    return Options([paths.store], own=paths, config=config, containers=StillContainers(still_row("web")))
 
 
 def test_every_action_is_expected_to_do_something() -> None:

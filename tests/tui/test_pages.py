@@ -1,4 +1,4 @@
-"""The pages Settings, Alerts and Containers show what there is, and say what is missing, on any screen size."""
+"""The pages Settings and Alerts show what there is, and say what is missing, on any screen size."""
 
 import json
 import os
@@ -145,14 +145,6 @@ def test_on_a_narrow_screen_the_pane_with_the_focus_is_open(home: Path, monkeypa
         await visitor.shows("go.dashboard", "monitor.enabled", "✓ shim")
 
     visit(home, scene, NARROW, options(configured()))
-
-
-def test_containers_say_what_they_wait_for(home: Path) -> None:
-    async def scene(visitor: Visitor) -> None:
-        await visitor.press("4")
-        await visitor.shows("not measured yet", "docker run")
-
-    visit(home, scene, SMALLEST)
 
 
 def test_an_empty_history_says_how_to_run_a_job(home: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from still_containers import DOCKER, StillContainers, still_row
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
@@ -43,7 +44,7 @@ from jobtop.tui.screens.job_actions import question
 from jobtop.tui.widgets.filter_line import Field
 from records import made_job, running_job
 from sampled import steady
-from tools.scenes import SCENES, Scene, compared, config, job, keys
+from tools.scenes import SCENES, Scene, compared, config, container, job, keys
 from tools.screenshots import MOMENT, fixed_time_and_place, screen_rows
 
 FOLDER = Path(__file__).parent / "snapshots"
@@ -90,7 +91,7 @@ async def filtered(console: Console, pilot: Pilot[int]) -> None:
         await pilot.pause()
 
 
-PAGES = tuple(scene for scene in SCENES if scene.screen not in ("JobScreen", "Compare"))
+PAGES = tuple(scene for scene in SCENES if scene.screen not in ("JobScreen", "Compare", "ContainerScreen"))
 COLUMNS = Scene("columns", "ChooseColumns", keys("o"))
 FILTER = Scene("filter", "History", filtered)
 MACHINE = Scene("host", "HostScreen", keys("h"))
@@ -106,6 +107,7 @@ HOSTILE_JOBS = (
     Scene("job", "JobScreen", job("*", "running")),
     Scene("job-failed", "JobScreen", job("*", "failed")),
     Scene("compare", "Compare", compared("*", 3)),
+    Scene("container", "ContainerScreen", container()),
 )
 
 
@@ -114,7 +116,8 @@ def nothing(root: Path) -> Iterator[Options]:
     """A store without jobs."""
     paths = StatePaths(root, HOST)
     open_to_write(paths).close()
-    yield Options([paths.store], own=paths, machine=idle(), config=replace(config(), alerts=()))
+    nowhere = StillContainers(engines=())
+    yield Options([paths.store], paths, machine=idle(), config=replace(config(), alerts=()), containers=nowhere)
 
 
 @contextmanager
@@ -139,7 +142,22 @@ def evil(root: Path) -> Iterator[Options]:
     )
     findings = {texts[0]: [Finding(text, State.FAILS, text, text) for text in texts]}
     with patch("jobtop.tui.screens.settings.examine", return_value=findings):
-        yield Options([paths.store], machine=idle(), config=replace(config(), alerts=rules))
+        yield Options(
+            [paths.store], machine=idle(), config=replace(config(), alerts=rules), containers=evil_containers()
+        )
+
+
+def evil_containers() -> StillContainers:
+    """Containers of an engine with problems, in which every text is hostile."""
+    texts = hostile_texts()[::47]
+    rows = [still_row(text, number, texts[-number], image=text) for number, text in enumerate(texts, 1)]
+    engine = replace(DOCKER, name=texts[1], problem=texts[2])
+    source = StillContainers(*rows, engines=(DOCKER, engine), at=MOMENT)
+    source.lines = [text.encode("utf-8", "replace") for text in texts]
+    source.listed = [
+        ProcessRow(number, 1, text, 0, None, None, None, None, "?") for number, text in enumerate(texts, 9)
+    ]
+    return source
 
 
 def keep_hostile_devices(database: Database, texts: list[str]) -> None:

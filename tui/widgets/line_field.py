@@ -26,7 +26,8 @@ class LineField(Widget):
         &.-open { display: block; }
         Horizontal { height: 1; }
         .sign { width: 3; color: $tone-orange; text-style: bold; background: $panel; }
-        .problem { width: auto; max-width: 50%; color: $tone-vermilion; background: $panel; }
+        .problem { width: auto; max-width: 70%; color: $tone-vermilion; background: $panel; }
+        .problem { text-wrap: nowrap; text-overflow: ellipsis; }
         Input, Input:focus { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
     }
     """

@@ -61,9 +61,9 @@ class Expression:
 def wrong_expression(text: str) -> str | None:
     """What is wrong with an expression; None if it is valid."""
     try:
-        Expression(text).matcher()
+        compile_pattern(Expression(text).pattern)
     except BadValue as error:
-        return str(error)
+        return str(error)  # continues a sentence that begins with the expression
     return None
 
 
