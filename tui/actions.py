@@ -188,7 +188,7 @@ ACTIONS = (
     Action(
         "containers.job",
         "w",
-        "Watch",
+        "Job",
         "Record the container as a job; if it is one, open the job",
         CONTAINERS,
         "watch",

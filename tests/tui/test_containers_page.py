@@ -249,7 +249,7 @@ def test_a_read_only_console_changes_no_container(home: Path) -> None:
 
     async def scene(visitor: Visitor) -> None:
         screen = await at_page(visitor, "grafana")
-        assert [word for word in ("x Stop", "R Restart", "w Watch") if word in screen.splitlines()[-1]] == []
+        assert [word for word in ("x Stop", "R Restart", "w Job") if word in screen.splitlines()[-1]] == []
         for key in ("x", "X", "p", "R", "w"):
             visitor.console.clear_notifications()
             await visitor.press(key)

@@ -17,7 +17,7 @@ from jobtop.core.units import number_of
 from jobtop.tui.data.containers.rows import limit_percent
 from jobtop.tui.palette import Tone, load_tone
 from jobtop.tui.screens.job.header import Piece, counted, fitting, grey, labelled, percent, shortened
-from jobtop.tui.widgets.cells import Span, aligned, short_bytes, short_duration, short_rate
+from jobtop.tui.widgets.cells import Span, aligned, fitted, short_bytes, short_duration, short_rate
 from jobtop.tui.widgets.painting import Inks, Painted
 from jobtop.tui.widgets.tables.containers import glyph_of
 
@@ -48,14 +48,14 @@ class ContainerHeader(Painted):
         self.repaint()
 
     def draw(self, inks: Inks, width: int, height: int) -> Sequence[Strip]:
-        return [inks.strip(aligned(fitting(line, width), width), width) for line in header_lines(self.view)]
+        return [inks.strip(aligned(fitting(line, width), width), width) for line in header_lines(self.view, width)]
 
 
-def header_lines(view: ContainerHeaderView) -> list[list[Piece]]:
-    """The lines, the most important first."""
+def header_lines(view: ContainerHeaderView, width: int) -> list[list[Piece]]:
+    """The lines, the most important first; the image stays beside a long command if there is room for both."""
     if view.row is None:
         return [[Piece(0, [Span(view.problem or "reading …", Tone.GREY)])]]
-    return [identity(view, view.row.container), usage(view.row), command(view.row.container, view.secret)]
+    return [identity(view, view.row.container), usage(view.row), command(view.row.container, view.secret, width // 2)]
 
 
 def identity(view: ContainerHeaderView, container: Container) -> list[Piece]:
@@ -139,11 +139,16 @@ def gpus(row: ContainerRow) -> list[Span]:
     return labelled("GPU", ", ".join(said)) if said else []
 
 
-def command(container: Container, secret: Sequence[str]) -> list[Piece]:
-    """The command and the image."""
+def command(container: Container, secret: Sequence[str], longest: int) -> list[Piece]:
+    """The image and the command, which is cut."""
     words = shlex.join(redact_command(container.command, secret))
     image = container.image or container.image_id or ""
     return [
-        Piece(0, [Span("$ ", Tone.GREY), Span(shortened(words))] if words else grey("command not known")),
         Piece(1, labelled("image", shortened(image)) if image else []),
+        Piece(
+            0,
+            [Span("$ ", Tone.GREY), Span(fitted(words, min(len(words), longest)))]
+            if words
+            else grey("command not known"),
+        ),
     ]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 PREFERENCES = "containers"
 WIDE, TALL = 110, 32  # columns and rows of a screen with charts below the containers
-LAST_MINUTES = TimeWindow(300.0)
+LAST_MINUTE = TimeWindow(60.0)
 PREVIEW_NOTE = "preview · Enter opens"
 TABLE_NAME = "containers.list"  # under which hidden columns are remembered
 
@@ -122,16 +122,16 @@ class Containers(ContainerPage):
             return
         for name, chart in (("#preview", BOTH), ("#preview-net", NETWORK)):
             widget = self.query_one(name, SmallChart)
-            widget.window = LAST_MINUTES
+            widget.window = LAST_MINUTE
             if under is None:
                 widget.view = ChartView(empty="No container selected")
             else:
-                view = container_chart(chart, under.row, self.container_feed.track(under.key), LAST_MINUTES)
+                view = container_chart(chart, under.row, self.container_feed.track(under.key), LAST_MINUTE)
                 is_first = chart is BOTH
                 widget.view = replace(
                     view,
                     title=under.row.container.name if is_first else view.title,
-                    note=PREVIEW_NOTE if is_first else LAST_MINUTES.words,
+                    note=PREVIEW_NOTE if is_first else LAST_MINUTE.words,
                 )
 
     async def on_small_chart_pressed(self) -> None:

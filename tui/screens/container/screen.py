@@ -71,7 +71,8 @@ class ContainerScreen(ContainerPage):
         #side { width: 3fr; }
         #cpu, #memory { width: 4fr; }
         #lower { height: 3fr; }
-        #tree, #inspect { width: 5fr; }
+        #tree { width: 5fr; }
+        #inspect { width: 9fr; }
         #pane { width: 7fr; }
         #events { width: 36; }
         TabLine { display: none; }
