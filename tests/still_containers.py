@@ -10,7 +10,7 @@ from jobtop.core.measure.collectors.docker.log_lines import LogLine
 from jobtop.core.measure.collectors.docker.model import Container, ContainerLimits, Endpoint, EngineInfo
 from jobtop.core.measure.collectors.docker.snapshot import CGROUP, ContainerRow, Containers, EngineState
 from jobtop.core.measure.snapshot import ProcessRow
-from jobtop.core.record import replace
+from jobtop.core.record import fields, replace
 from jobtop.tui.data.containers.source import Act
 
 AT = 1_790_000_000.0
@@ -35,7 +35,7 @@ def still_row(name: str, number: int = 1, project: str | None = None, **values: 
     rates = {"net.rx_bytes": 1024.0, "net.tx_bytes": 0.0, "io.read_bytes": 0.0, "io.write_bytes": 2048.0}
     numbers: dict[str, int | float] = {"cpu.percent": 12.5, "mem.used": 64 * MIB, "proc.threads": 3}
     row = ContainerRow(container, numbers, rates, source=CGROUP, read_at=AT)
-    own = {key: value for key, value in values.items() if key in ContainerRow.__slots__}
+    own = {key: value for key, value in values.items() if key in fields(ContainerRow)}
     return replace(row, container=replace(container, **{k: v for k, v in values.items() if k not in own}), **own)
 
 

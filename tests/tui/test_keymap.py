@@ -67,7 +67,7 @@ def test_new_clashes_in_a_dialogue_are_named_and_default_ones_are_not() -> None:
     assert Clash("space", "form.submit", "form.tick") in clashes(read_keys({"form.submit": ("space",)}))
     assert Clash("j", "text.down", "help.close") in clashes(read_keys({"help.close": ("j",)}))
     assert Clash("n", "confirm.yes", "confirm.no") in clashes(read_keys({"confirm.yes": ("n",)}))
-    assert clashes(read_keys({"app.back": ("esc", "w"), "log.next": ("n", ">"), "settings.again": ("x",)})) == []
+    assert clashes(read_keys({"app.back": ("esc", "W"), "log.next": ("n", ">"), "settings.again": ("x",)})) == []
 
 
 def test_a_key_that_a_field_takes_for_itself_is_named() -> None:

@@ -1,5 +1,6 @@
 """A chart as lines of text: what it shows, its scales, and how it is drawn. Pure."""
 
+import textwrap
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from enum import Enum, IntEnum
@@ -367,9 +368,11 @@ def label_row(sheet: Sheet, row: int, label: str, tone: Tone) -> None:
 
 
 def empty_lines(words: str, width: int, height: int) -> list[list[Span]]:
-    """A message in the middle of an empty chart."""
+    """A message in the middle of an empty chart, in as many lines as it needs."""
     blank = [Span(" " * width)]
-    return [*[blank] * (height // 2), [Span(fitted(words.center(width), width), Tone.GREY)]]
+    lines = textwrap.wrap(safe_text(words), max(1, width - 2))[:height] or [""]
+    above = [blank] * ((height - len(lines) + 1) // 2)
+    return [*above, *([Span(fitted(line.center(width), width), Tone.GREY)] for line in lines)]
 
 
 def _spans(runs: Iterable[tuple[str, int]]) -> list[Span]:
