@@ -161,13 +161,14 @@ def test_a_missing_image_is_named_at_its_field_with_the_remedy(paths: StatePaths
 def test_a_form_that_is_closed_meanwhile_starts_no_job(paths: StatePaths, fake: FakeEngine) -> None:
     async def scene(visitor: Visitor) -> None:
         form = await opened(visitor)
-        fill(form, image="nope:1", command="true")
+        fill(form, image="box:1", command="true")
         fake.hang()
         await visitor.press("ctrl+s")
         await visitor.until(lambda: fake.asked)
         await visitor.press("escape")
         await visitor.until(lambda: isinstance(visitor.console.screen, Dashboard))
         fake.released.set()
+        await visitor.until(lambda: any("/images/box:1" in asked for asked in fake.asked))
 
     visit(paths.root, scene, (90, 40), own_store(paths))
     assert not paths.store.exists() or all_jobs(paths) == []

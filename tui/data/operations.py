@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobtop.core.config import Config, load
-from jobtop.core.errors import JobtopError, StoreUnavailable, UsageError
+from jobtop.core.errors import EngineError, JobtopError, StoreUnavailable, UsageError
 from jobtop.core.model import Job
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import record, replace
@@ -133,11 +133,13 @@ def unseen_pull() -> Callable[[PullStep], None]:
     return lambda _: None
 
 
-def start(options: Options, new_job: NewJob, on_pull: OnPull = unseen_pull) -> tuple[Job, list[str]]:
+def start(
+    options: Options, new_job: NewJob, on_pull: OnPull = unseen_pull, is_wanted: Callable[[], bool] = lambda: True
+) -> tuple[Job, list[str]]:
     """Start or queue a job in this host's store; it keeps running when the console closes.
 
-    The image of a container is pulled before the job starts; EngineError says why it cannot be had. A queued job pulls
-    it when it starts.
+    The image of a container is pulled before the job starts, if it is still wanted then; EngineError says why it cannot
+    be had. A queued job pulls it when it starts.
     """
     if options.own is None:
         raise UsageError("This console shows only other stores: it cannot run jobs")
@@ -154,6 +156,8 @@ def start(options: Options, new_job: NewJob, on_pull: OnPull = unseen_pull) -> t
         from jobtop.lifecycle.containers.images import with_ready_image
 
         request = replace(request, container=with_ready_image(request.container, os.environ, on_pull))
+        if not is_wanted():
+            raise EngineError("the job is not wanted any more")
     return start_and_stay(options.own, config, request, warnings.append)[0], warnings
 
 

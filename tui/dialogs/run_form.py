@@ -275,7 +275,9 @@ class RunForm(Dialog[None]):
 
     async def _run(self, new_job: NewJob) -> dict[str, str]:
         try:
-            job, warnings = await asyncio.to_thread(start, self.console.options, new_job, self._begin_pull)
+            job, warnings = await asyncio.to_thread(
+                start, self.console.options, new_job, self._begin_pull, lambda: not self._has_left.is_set()
+            )
         except EngineError as error:
             return {"image": str(error)}
         except (JobtopError, OSError) as error:
