@@ -9,7 +9,7 @@ from jobtop.core.record import replace
 from jobtop.tui.app import Options
 from jobtop.tui.data.containers.source import Act
 from jobtop.tui.screens.container.screen import ContainerScreen
-from jobtop.tui.widgets.log_view import LogView
+from jobtop.tui.widgets.log_view import MOST_AT_ONCE, LogView
 from jobtop.tui.widgets.prose import Prose
 from jobtop.tui.widgets.tables.container_events import event_lines
 from records import kept_jobs
@@ -202,3 +202,17 @@ def test_events_are_told_once_in_the_order_of_time() -> None:
     )
     lines = event_lines(replace(row, events=happened), AT + 10.0)
     assert [line.words for line in lines] == ["started", "got signal 15", "exited with code 3", "strange [/b]"]
+
+
+def test_many_lines_are_filtered_in_steps(home: Path) -> None:
+    source = StillContainers(still_row("web"))
+    source.lines = [f"line {number}".encode() for number in range(2 * MOST_AT_ONCE + 7)]
+
+    async def scene(visitor: Visitor) -> None:
+        await opened(visitor, f"{2 * MOST_AT_ONCE + 7} lines", f"line {2 * MOST_AT_ONCE + 6}")
+        await visitor.press("ampersand")
+        await visitor.type("line 77?$")
+        await visitor.press("enter")
+        await visitor.shows(f"2 of {2 * MOST_AT_ONCE + 7} lines match")
+
+    visit(home, scene, WIDE, options(source))

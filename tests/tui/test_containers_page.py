@@ -1,17 +1,20 @@
 """The Containers page: what it lists, in which order, why it is empty, and what its keys do to containers."""
 
+import time
 from pathlib import Path
 
 import pytest
 from still_containers import AT, DOCKER, MIB, PODMAN, StillContainers, still_row
 
+from fake_engine import container_row, fake_engine
 from hostile import hostile_texts
+from jobtop.core.measure.collectors.docker.client import ANSWER_SECONDS
 from jobtop.core.record import replace
 from jobtop.core.run.container_facts import FINDING
 from jobtop.tui.app import Options
 from jobtop.tui.data.containers.feed import ContainerFeed
 from jobtop.tui.data.containers.rows import empty_words, grouped, shown_containers
-from jobtop.tui.data.containers.source import Act
+from jobtop.tui.data.containers.source import Act, EngineSource
 from jobtop.tui.screens.container import actions
 from jobtop.tui.screens.container.page import Containers
 from jobtop.tui.screens.container.screen import ContainerScreen
@@ -145,8 +148,6 @@ def test_stopped_containers_are_listed_if_asked_for(home: Path) -> None:
 
 
 def test_a_container_that_has_just_ended_stays_listed_for_a_moment() -> None:
-    import time
-
     row = still_row("web")
     ended = replace(row, container=replace(row.container, state="exited", exit_code=1, finished_at=time.time() - 5.0))
     feed = ContainerFeed(StillContainers(ended))
@@ -352,3 +353,18 @@ def test_hostile_texts_are_shown_and_obeyed_nowhere(home: Path, size: tuple[int,
         assert "\x1b" not in visitor.screen()
 
     visit(home, scene, size, options(source))
+
+
+def test_keys_never_wait_for_an_engine_that_hangs(home: Path, tmp_path: Path) -> None:
+    with fake_engine(tmp_path / "e", [container_row("web", 1)]) as engine:
+        engine.hang()
+        environ = {"DOCKER_HOST": engine.url, "HOME": str(home), "XDG_RUNTIME_DIR": str(tmp_path)}
+
+        async def scene(visitor: Visitor) -> None:
+            await at_page(visitor, "waiting for docker")
+            began = time.monotonic()
+            await visitor.press("1", "4", "a", "a")
+            assert time.monotonic() - began < 2 * ANSWER_SECONDS  # three of the keys have to do with the engine
+            await visitor.shows("does not answer", "restart it")
+
+        visit(home, scene, WIDE, Options([], containers=EngineSource(environ)))

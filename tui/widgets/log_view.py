@@ -17,7 +17,7 @@ from textual.strip import Strip
 
 from jobtop.core.errors import BadValue
 from jobtop.core.measure.collectors.docker.client import STDERR, STDOUT
-from jobtop.core.measure.collectors.docker.log_lines import LogLine, line_matcher, line_text
+from jobtop.core.measure.collectors.docker.log_lines import PLAIN_PATTERN, LogLine, line_matcher, line_text
 from jobtop.core.patterns import compile_pattern
 from jobtop.core.record import record
 from jobtop.store.output.text import Row
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 STREAM_CHOICES: tuple[tuple[int, ...], ...] = ((STDOUT, STDERR), (STDOUT,), (STDERR,))
 STREAM_NAMES = {STDOUT: "stdout", STDERR: "stderr"}
-LOOK_SECONDS = 0.2  # between two looks for new lines
+LOOK_SECONDS, NEXT_LOOK_SECONDS = 0.2, 0.01  # between two looks for new lines; for lines that are left
+MOST_AT_ONCE = 1000  # lines that are compared with the filter
 SIDEWAYS, WHEEL_ROWS = 16, 3
 WIDE_ENOUGH_FOR_TIMES = 48
 CELLS_PER_CHARACTER = 4  # more than one, because some characters have no width
@@ -52,6 +53,10 @@ class Expression:
         return f"(?i){self.text}" if self.text == self.text.lower() else self.text
 
     def matcher(self) -> Callable[[str], bool]:
+        """Whether a line matches; a text without special characters is much faster than an expression."""
+        wanted = self.text
+        if PLAIN_PATTERN.fullmatch(wanted) and wanted == wanted.lower():
+            return lambda text: wanted in text.lower()
         return line_matcher(self.pattern)
 
     def spans(self, text: str) -> Spans:
@@ -91,7 +96,8 @@ class LogView(Painted, can_focus=True):
         self.match: int | None = None  # the number of the line that was found
         self.numbers: list[int] = []  # of the lines that match the filter; lines are counted from 0
         self._lines: dict[int, LogLine] = {}
-        self._seen = 0  # lines that were looked at
+        self._checked = 0  # lines that were read and compared with the filter
+        self._state: tuple[object, ...] = ()
         self._first = 0  # the number of the first line on the screen
         self._left = 0
         self._matches: Callable[[str], bool] = lambda _: True
@@ -112,27 +118,25 @@ class LogView(Painted, can_focus=True):
             self.tail = None
 
     def look(self) -> None:
-        """Take new lines; what the user reads stays where it is."""
+        """Take new lines, so many at once that keys do not wait; what the user reads stays where it is."""
         is_frozen = getattr(self.app, "is_frozen", False)
-        if self.tail is None or is_frozen or self._seen == self.tail.read:
+        if self.tail is None or is_frozen or self._checked == self.tail.read:
             self._repaint_state()
             return
         begin, lines = self.tail.newest()
-        self._seen = begin + len(lines)
-        known = self._lines
-        newest = {
-            number: line for number, line in enumerate(lines, begin) if number in known or self._is_shown(number, line)
-        }
-        self._checked = self._seen
-        self._lines, self.numbers = newest, list(newest)
+        start = max(begin, self._checked)
+        stop = min(begin + len(lines), start + MOST_AT_ONCE)
+        kept = {number: line for number, line in self._lines.items() if number >= begin}
+        new = ((number, lines[number - begin]) for number in range(start, stop))
+        self._lines = kept | {number: line for number, line in new if self._is_shown(line)}
+        self.numbers, self._checked = list(self._lines), stop
+        if stop < begin + len(lines):
+            self.set_timer(NEXT_LOOK_SECONDS, self.look)
         self.repaint()
 
-    _checked = 0  # lines that the filter was applied to
-    _state: tuple[object, ...] = ()
-
-    def _is_shown(self, number: int, line: LogLine) -> bool:
-        """Whether a line that was not looked at yet matches the filter."""
-        return number >= self._checked and line.stream in self.streams and self._matches(line_text(line.data))
+    def _is_shown(self, line: LogLine) -> bool:
+        """Whether a line matches the filter."""
+        return line.stream in self.streams and self._matches(line_text(line.data))
 
     def _repaint_state(self) -> None:
         """Paint again if the log has ended or failed since."""
@@ -143,7 +147,7 @@ class LogView(Painted, can_focus=True):
 
     def _again(self) -> None:
         """Apply the filter to all lines."""
-        self._lines, self.numbers, self._seen, self._checked = {}, [], 0, 0
+        self._lines, self.numbers, self._checked = {}, [], 0
         self._matches = self.filter.matcher() if self.filter is not None else lambda _: True
         self.look()
         self.repaint()
@@ -207,7 +211,7 @@ class LogView(Painted, can_focus=True):
         which = "" if len(self.streams) > 1 else STREAM_NAMES[self.streams[0]]
         kept = f"{len(self.numbers)} lines" if self.numbers else ""
         if self.filter is not None:
-            kept = f"{len(self.numbers)} of {self._seen} lines match"
+            kept = f"{len(self.numbers)} of {self._checked} lines match"
         facts = [fact for fact in (which, kept) if fact]
         self.set_title([Span("Logs", Tone.TEXT, True), *(Span(f"  {fact}", Tone.GREY) for fact in facts)])
         self.set_subtitle(self._state_words())
@@ -228,8 +232,8 @@ class LogView(Painted, can_focus=True):
             return [self.why_none or ""]
         if self.tail.problem is not None:
             return [self.tail.problem]
-        if self._seen and (self.filter is not None or len(self.streams) < len(STREAM_NAMES)):
-            return [f"none of {self._seen} lines matches"]
+        if self._checked and (self.filter is not None or len(self.streams) < len(STREAM_NAMES)):
+            return [f"none of {self._checked} lines matches"]
         return ["it wrote nothing"] if self.tail.is_over else ["nothing written yet"]
 
     # -- keys
@@ -298,7 +302,7 @@ class LogView(Painted, can_focus=True):
         if self.needle is None or not self.numbers:
             return
         matches = self.needle.matcher()
-        here = self.match if self.match is not None else (self._first if forward else self._seen)
+        here = self.match if self.match is not None else (self._first if forward else self._checked)
         later = [number for number in self.numbers if number > here or (self.match is None and number == here)]
         earlier = [number for number in self.numbers if number < here]
         order = [*later, *earlier] if forward else [*reversed(earlier), *reversed(later)]
