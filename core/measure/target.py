@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from jobtop.core.run.facts import Started
 
 CONTAINER = "container"  # a kind of jobs
+ATTACHED = "attached"  # the flag of jobs that jobtop did not start
 
 
 @record
@@ -64,6 +65,8 @@ def target_of_container(directory: object, job: Job) -> Target | None:
     from jobtop.core.run.container_file import read_container
 
     file = read_container(directory)
+    if file is None and ATTACHED in job.flags:
+        return target_of_attached(job)
     if file is None or file.init is None:
         return target_elsewhere(file, job)
     is_watched_over = job.shim is not None and job.shim != file.init and is_alive(job.shim)
@@ -76,6 +79,18 @@ def target_of_container(directory: object, job: Job) -> Target | None:
         declared=job.limits,
         awaited=job.shim if is_watched_over else file.init,
     )
+
+
+def target_of_attached(job: Job) -> Target | None:
+    """The processes of a container that jobtop did not start; the first one is the root."""
+    from jobtop.core.measure.collectors.docker.cgroup_paths import container_cgroups
+    from jobtop.core.run.container_facts import container_facts
+
+    if job.shim is None:
+        return None
+    facts = container_facts(job)
+    directories = container_cgroups(job.shim.pid, facts.id) if facts is not None and facts.id else ()
+    return Target(job.shim, job.start_boottime or 0.0, True, directories, main=job.shim, declared=job.limits)
 
 
 def target_elsewhere(file: ContainerFile | None, job: Job) -> Target | None:

@@ -46,13 +46,9 @@ class AttachedContainerKind:
         raise NotImplementedError("a container that already runs cannot be started")
 
     def target(self, paths: StatePaths, job: Job) -> Target | None:
-        from jobtop.core.measure.collectors.docker.cgroup_paths import container_cgroups
-        from jobtop.core.measure.target import Target
+        from jobtop.core.measure.target import target_of_attached
 
-        if job.shim is None:
-            return None
-        directories = container_cgroups(job.shim.pid, container_id_of(job)) if container_id_of(job) else ()
-        return Target(job.shim, job.start_boottime or 0.0, True, directories, main=job.shim, declared=job.limits)
+        return target_of_attached(job)
 
     def is_alive(self, job: Job) -> bool:
         return job.shim is not None and is_alive(job.shim)

@@ -1,8 +1,6 @@
-"""The console on a real engine: it lists its containers, shows the output of one, and stops it."""
+"""The console on a real engine: it lists its containers, shows the output of one, records it as a job, and kills it."""
 
 from pathlib import Path
-
-import pytest
 
 from container_jobs import engine
 from engines import RealEngine
@@ -10,6 +8,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.tui.app import Options
 from jobtop.tui.data.containers.source import EngineSource
 from jobtop.tui.screens.container.screen import ContainerScreen
+from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.widgets.tables.processes import ProcessTree
 from records import HERE, kept_jobs
 from visiting import Visitor, visit
@@ -21,8 +20,13 @@ LABELS = {"com.docker.compose.project": "shop", "com.docker.compose.service": "w
 LOOP = "while true; do echo tick; sleep 0.2; done"
 
 
-@pytest.mark.parametrize("size", [(160, 42)], ids=str)
-def test_a_real_container_is_shown_and_stopped(home: Path, engine: RealEngine, size: tuple[int, int]) -> None:
+def recorded(visitor: Visitor) -> list[str]:
+    """The names of the jobs in containers that the console shows."""
+    rows = visitor.console.view.rows if visitor.console.view is not None else ()
+    return [row.job.name for row in rows if row.job.kind == "container" and not row.job.status.ended]
+
+
+def test_a_real_container_is_shown_recorded_and_killed(home: Path, engine: RealEngine) -> None:
     kept_jobs(home)
     paths = StatePaths(home, HERE)
     source = EngineSource(engine.env | {"HOME": str(home), "XDG_RUNTIME_DIR": str(home)})
@@ -39,6 +43,12 @@ def test_a_real_container_is_shown_and_stopped(home: Path, engine: RealEngine, s
         await visitor.until(lambda: len(tree.source or ()) >= 1)
         await visitor.press("i")
         await visitor.shows('"Id": "')
+        await visitor.press("w")
+        await visitor.shows(" job ")
+        await visitor.until(lambda: recorded(visitor))
+        await visitor.press("w")
+        await visitor.until(lambda: isinstance(visitor.console.screen, JobScreen))
+        await visitor.press("escape")
         await visitor.press("X")
         await visitor.shows("Kill this container?")
         await visitor.press("y")
@@ -47,4 +57,4 @@ def test_a_real_container_is_shown_and_stopped(home: Path, engine: RealEngine, s
     with engine.container(
         *("/bin/sh", "-c", LOOP), name="seen-by-console", labels=LABELS, host={"mem_limit": 64 * MIB}
     ):
-        visit(home, scene, size, Options([paths.store], own=paths, containers=source))
+        visit(home, scene, options=Options([paths.store], own=paths, containers=source))

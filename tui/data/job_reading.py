@@ -290,7 +290,8 @@ class LocalProcesses:
             return self._rows
         if self._live_processes is None:
             target = target_in(self.directory, job)
-            assert target is not None
+            if target is None:  # a container that has not started, or runs elsewhere
+                return None
             self._live_processes = LiveProcesses(target, self.secret)
         self._live_processes.with_threads = with_threads
         reading = self._live_processes.read()
