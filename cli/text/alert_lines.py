@@ -83,7 +83,10 @@ def alert_row(alert: StoredAlert, now: float, not_measured_since: float | None =
 
 
 def alert_json(
-    alert: StoredAlert, messages: Iterable[Outgoing] = (), not_measured_since: float | None = None
+    alert: StoredAlert,
+    messages: Iterable[Outgoing] = (),
+    not_measured_since: float | None = None,
+    quiet_until: float | None = None,
 ) -> dict[str, Any]:
     """An alert as a record for programs."""
     device = None if alert.device is None else {"kind": alert.device.kind, "name": alert.device.name}
@@ -107,13 +110,16 @@ def alert_json(
         "text": alert.text,
         "detail": alert.detail,
         "is_flapping": alert.is_flapping,
-        "messages": [message_json(message) for message in messages],
+        "messages": [message_json(message, quiet_until) for message in messages],
         "not_measured_since": iso(not_measured_since),
     }
 
 
-def message_json(message: Outgoing) -> dict[str, Any]:
-    """What became of one message, without what it says."""
+def message_json(message: Outgoing, quiet_until: float | None = None) -> dict[str, Any]:
+    """What became of one message, without what it says; in quiet hours only critical ones are sent."""
+    due_at = message.due_at
+    if quiet_until is not None and message.severity is not Severity.CRITICAL:
+        due_at = max(due_at, quiet_until)
     return {
         "id": message.id,
         "action": message.action,
@@ -121,7 +127,7 @@ def message_json(message: Outgoing) -> dict[str, Any]:
         "created_at": iso(message.created_at),
         "sent_at": iso(message.sent_at),
         "given_up_at": iso(message.given_up_at),
-        "next_try_at": iso(message.due_at) if sending_state(message) == "waiting" else None,
+        "next_try_at": iso(due_at) if sending_state(message) == "waiting" else None,
         "tries": message.tries,
         "problem": message.problem,
     }

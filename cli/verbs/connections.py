@@ -19,7 +19,7 @@ from jobtop.cli.verbs.files import SHORTEST_SECONDS, repeat, wait_for_end
 from jobtop.core.errors import UsageError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.measure.live.connections import ConnectionReader
-from jobtop.core.measure.target import target_in
+from jobtop.core.measure.target import live_target
 from jobtop.core.model import Job
 from jobtop.core.procfs import HAS_PROC
 from jobtop.store.references import FORMS_HELP
@@ -75,8 +75,7 @@ def connections(app: App, reference: str, resolve: bool, follow: bool, interval:
 
 def opened_reader(app: App, job: Job) -> Callable[[], ConnectionListing]:
     """Return a function that reads the sockets of a job that runs here."""
-    target = target_in(app.paths.job(job.id), job)
-    assert target is not None
+    target = live_target(app.paths.job(job.id), job)
     reader = ConnectionReader(target, app.config.texts("run.redact"))
     return lambda: ConnectionListing(job, reader.read())
 

@@ -21,7 +21,7 @@ from jobtop.cli.verbs.control import find_latest
 from jobtop.core.errors import UsageError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.measure.live.files import FileReader
-from jobtop.core.measure.target import target_in
+from jobtop.core.measure.target import live_target
 from jobtop.core.model import Identity, Job
 from jobtop.core.procfs import HAS_PROC
 from jobtop.store.references import FORMS_HELP
@@ -79,8 +79,7 @@ def files(app: App, reference: str, has_all: bool, follow: bool, interval: float
 
 def opened_reader(app: App, job: Job, has_all: bool) -> Callable[[], FileListing]:
     """Return a function that reads the open files of a job that runs here."""
-    target = target_in(app.paths.job(job.id), job)
-    assert target is not None
+    target = live_target(app.paths.job(job.id), job)
     reader = FileReader(target, str(app.paths.root), has_all, app.config.texts("run.redact"))
     return lambda: FileListing(job, reader.read())
 

@@ -21,7 +21,7 @@ from jobtop.cli.verbs.control import find_latest
 from jobtop.core.errors import StoreError, UsageError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.measure.live.processes import LiveProcesses, ProcessLine
-from jobtop.core.measure.target import target_in
+from jobtop.core.measure.target import live_target
 from jobtop.core.model import Job
 from jobtop.core.procfs import HAS_PROC
 from jobtop.lifecycle.reconcile import current
@@ -145,8 +145,7 @@ class FollowedJob:
         self.end_descriptors: list[int] = []
         with suppress(OSError, AttributeError):  # the shim is gone, or there are no pidfds: the next read notices
             self.end_descriptors.append(os.pidfd_open(self.shim.pid))
-        target = target_in(app.paths.job(job.id), job)
-        assert target is not None
+        target = live_target(app.paths.job(job.id), job)
         self.closeup = LiveProcesses(target, app.config.texts("run.redact"), with_threads)
         self.last_listing: ProcessListing | None = None
 

@@ -94,7 +94,7 @@ def compose(
             state=state,
             rule=name,
             title=f"{subject(first, host) if is_one else _crowd(alerts)}: {name}{ending}",
-            text=_one_text(first, state) if is_one else _group_text(alerts, host),
+            text=_one_text(first, state, job) if is_one else _group_text(alerts, host),
             host=first.host or host,
             at=at,
             table=tuple(_facts(first, rule, job, host) if is_one else _rows(alerts, rule, host, at)),
@@ -143,14 +143,21 @@ def _ending(state: State, alerts: Sequence[AlertRow], at: float, created_at: flo
     return f", still firing after {format_duration(at - min(fired))}" if is_reminder else ""
 
 
-def _one_text(alert: AlertRow, state: State) -> str:
-    """The text of the alert, which says how it began; when it is over, that too."""
+def _one_text(alert: AlertRow, state: State, job: Job | None) -> str:
+    """The text of the alert, which says how it began; when it is over, that too, and how the job ended."""
     text = redact_text(alert.text)
     if alert.resolved_at is None or not is_over(alert):
         return text
+    if job is not None and job.status.ended:
+        text += f"; the job has ended: {_end_text(job)}"
     if state is not State.RESOLVED:
         return f"fired at {local(alert.fired_at or alert.began_at)}, over since {local(alert.resolved_at)}: {text}"
     return f"over after {format_duration(max(0.0, alert.resolved_at - alert.began_at))}: {text}"
+
+
+def _end_text(job: Job) -> str:
+    """Such as `cancelled: stopped by the rule "too long"`: also a rule may have ended it."""
+    return f"{job.status}: {redact_text(job.reason)}" if job.reason else str(job.status)
 
 
 def _group_text(alerts: Sequence[AlertRow], host: str) -> str:
@@ -176,6 +183,8 @@ def _facts(alert: AlertRow, rule: Rule | None, job: Job | None, host: str) -> It
     if job is not None:
         yield "user", job.user
         yield "command", shell_text(redact_command(job.command))
+        if job.status.ended and not alert.detail.get(MOMENTARY):
+            yield "job ended", _end_text(job)
 
 
 def _rows(alerts: Sequence[AlertRow], rule: Rule | None, host: str, at: float) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 
+from jobtop.core.alerts.defaults import DEFAULT_NAMES
 from jobtop.core.alerts.expressions.expression import Expression, parse
 from jobtop.core.alerts.expressions.expression_parser import Node
 from jobtop.core.alerts.expressions.measures import PERCENT, RATIO, sum_measure
@@ -65,7 +66,9 @@ def parse_rule(table: Table, place: Place, default: Table | None = None) -> Rule
     merged = KIND_DEFAULTS.get(kind, {}) | merged
     for name in ("name", *REQUIRED.get(kind, ())):
         if name not in merged:
-            raise ConfigError(f"{place.label}.{name}: is missing")
+            meant = did_you_mean(str(merged.get("name", "")), DEFAULT_NAMES)
+            hint = f"; a rule of jobtop needs only what changes{meant}" if meant else ""
+            raise ConfigError(f"{place.label}.{name}: is missing{hint}")
     scope = _field(merged, "scope", place, Scope.JOB)
     _check_scope(merged, kind, scope, place)
     expression = _expression(merged, "metric", kind, scope, place)

@@ -28,6 +28,14 @@ class SendingTimes:
         minute, (begin, end) = 60 * local.tm_hour + local.tm_min, self.quiet
         return begin <= minute < end if begin <= end else minute >= begin or minute < end
 
+    def quiet_until(self, at: float) -> float | None:
+        """Return when the quiet hours of this moment end; None if it is in none."""
+        if self.quiet is None or not self.is_quiet(at):
+            return None
+        local = time.localtime(at)
+        minutes = (self.quiet[1] - 60 * local.tm_hour - local.tm_min) % (24 * 60)
+        return at - local.tm_sec - at % 1 + 60 * minutes
+
 
 def sending_times(config: Config) -> SendingTimes:
     """Return the times that a configuration sets."""

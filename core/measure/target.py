@@ -45,6 +45,18 @@ def target_in(directory: object, job: Job) -> Target | None:
     return Target(job.shim, job.start_boottime or 0.0, includes_root=job.shim.pid == job.pid, declared=job.limits)
 
 
+def live_target(directory: object, job: Job) -> Target:
+    """The processes of a job that runs, to be looked at now; UsageError if they cannot be seen on this machine."""
+    from jobtop.core.errors import UsageError
+
+    target = target_in(directory, job)
+    if target is None:
+        raise UsageError(f"job {job.id[:8]}: its container has not started yet; try again in a moment")
+    if target.engine is not None:
+        raise UsageError(f"job {job.id[:8]}: its container runs on another machine, which shows no processes here")
+    return target
+
+
 def target_of(started: Started, declared: Limits | None = None) -> Target:
     """What to sample of a job that started; where no shim is above it, its main process is the root."""
     return Target(

@@ -93,6 +93,15 @@ def test_a_message_about_one_job_has_a_table_a_command_and_a_place_to_look() -> 
     assert all(words in body_text(told) for words in (told.text, told.command, told.look, "92.0 %"))
 
 
+def test_a_message_after_the_end_says_who_stopped_the_job() -> None:
+    stopped = replace(JOB, status=Status.CANCELLED, reason="stopped by alert nearly full")
+    ended = alert(state=State.RESOLVED, began_at=AT - 90, resolved_at=AT - 30)
+    for state in (State.FIRING, State.RESOLVED):
+        told = message([ended], jobs=(stopped,), state=state)
+        assert told.text.endswith("the job has ended: cancelled: stopped by alert nearly full")
+        assert dict(told.table)["job ended"] == "cancelled: stopped by alert nearly full"
+
+
 def test_a_hundred_jobs_are_one_message_with_ten_rows() -> None:
     jobs = tuple(
         made_job(id=numbered_id(number << 96), name=f"job {number}", status=Status.RUNNING) for number in range(1, 101)

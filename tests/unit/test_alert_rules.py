@@ -135,6 +135,7 @@ def test_each_kind_has_its_defaults() -> None:
         ({"kind": "forecast", "metric": "mem.used", "limit": "limit.cpus"}, "limit: …cores…bytes"),
         ({"kind": "forecast", "metric": "mem.used", "limit": "cwd.disk_total"}, "limit: …samples"),
         ({"kind": "event"}, "event: is missing"),
+        ({"name": "job-memory-limt", "above": 0.5}, 'did you mean "job-memory-limit"'),
         ({"kind": "event", "event": []}, "event: …no event"),
         ({"kind": "event", "event": ["faild"]}, 'event: "faild"…"failed"'),
         ({"kind": "forecast", "metric": "mem.used"}, "limit: is missing"),
@@ -361,6 +362,13 @@ def test_quiet_hours_may_pass_midnight(
 
     assert [times.is_quiet(moment(clock)) for clock in quiet] == [True] * len(quiet)
     assert [times.is_quiet(moment(clock)) for clock in loud] == [False] * len(loud)
+    assert {times.quiet_until(moment(clock) + 7.5) is None for clock in quiet} == {False}
+    assert all(
+        time.strftime("%-H:%M:%S", time.localtime(times.quiet_until(moment(clock) + 7.5))).zfill(8)
+        == f"{hours.partition('-')[2]}:00".zfill(8)
+        for clock in quiet
+    )
+    assert times.quiet_until(moment(loud[0])) is None
     assert not sending_times(machine.load()).is_quiet(moment("03:00"))
     assert (times.group_wait_seconds, times.repeat_seconds, times.give_up_seconds) == (30, 4 * 3600, 86400)
 

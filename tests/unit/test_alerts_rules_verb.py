@@ -76,7 +76,7 @@ def test_no_address_of_an_action_is_shown(listed: tuple[dict[str, Any], str, str
     rows, table, errors = listed
     assert rows["mine"]["actions"] == ["hook", "webhook", "signal:USR1"]
     assert rows["mine"]["steps"][1] == {"after_seconds": 7200.0, "do": "stop"}
-    assert "hook, webhook, signal:USR1" in table
+    assert "stop after 2h00m, warn after 1h00m, hook, webhook" in table
     assert "t0ken" not in json.dumps(rows) + table + errors
 
 

@@ -8,11 +8,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fake_engine import container_id, container_row, fake_engine
+from jobtop.core.errors import UsageError
 from jobtop.core.measure.collectors.docker.source import ContainerSource
 from jobtop.core.measure.sampler import Sampler
 from jobtop.core.measure.sources import Options
-from jobtop.core.measure.target import Target, target_in
+from jobtop.core.measure.target import Target, live_target, target_in
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Identity
 from jobtop.core.record import replace
@@ -80,9 +83,13 @@ def test_a_container_without_a_process_here_is_a_target_of_its_engine(tmp_path: 
     file = ContainerFile(engine="tcp://far:2375", id="a" * 64, runner=runner)
     write_container(tmp_path, file)
     assert target_in(tmp_path, record) is None
+    with pytest.raises(UsageError, match="not started"):
+        live_target(tmp_path, record)
     write_container(tmp_path, replace(file, started_at=1.0))
     found = target_in(tmp_path, record)
     assert found is not None
     assert (found.engine, found.container_id, found.root, found.awaited) == ("tcp://far:2375", "a" * 64, runner, shim)
+    with pytest.raises(UsageError, match="another machine"):
+        live_target(tmp_path, record)
     write_container(tmp_path, replace(file, started_at=1.0, told=Told(exit_code=0)))
     assert target_in(tmp_path, record) is None

@@ -85,8 +85,10 @@ def list_(app: App, /, style: str, reference: str | None, everything: bool, **op
     last_measured = unmeasured(app, time.time())
     if style != "table":
         messages = {jobs: by_alert(Outbox(jobs.database).listing()) for jobs, _ in found}
+        quiet_until = Book(app.config).times.quiet_until(time.time())
         records = [
-            alert_json(alert, messages[jobs].get(alert.id, ()), last_measured(jobs, alert)) for jobs, alert in listed
+            alert_json(alert, messages[jobs].get(alert.id, ()), last_measured(jobs, alert), quiet_until)
+            for jobs, alert in listed
         ]
         print_records(style, records, empty=NO_ALERT)
         return 0

@@ -7,6 +7,7 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
+from jobtop.core.alerts.advice import WARN
 from jobtop.core.alerts.model import BUILT_IN, Rule
 from jobtop.core.alerts.rule_set import RuleSet, load_rule_set
 from jobtop.core.alerts.rules import inactive_reason
@@ -25,7 +26,7 @@ COLUMNS = (
     TableColumn("STATE", widest=60),
     TableColumn("FIRES WHEN", widest=76),
     TableColumn("SEVERITY"),
-    TableColumn("ACTIONS", widest=30),
+    TableColumn("ACTIONS", widest=60),
     TableColumn("FROM", widest=60),
 )
 
@@ -151,15 +152,17 @@ def rule_row(record: Mapping[str, Any]) -> tuple[str, ...]:
     reason = reason.replace(f"alert.{printable(record['name'])}.", "")
     because = f": {reason}" if reason else ""
     armed = ", armed" if record["armed"] else ""
-    if record["needs_arming"] and record["armed"] is False and record["state"] == ACTIVE:
+    if record["needs_arming"] and record["armed"] is False and record["state"] in (ACTIVE, INACTIVE):
         armed = f", {not_armed_text(record['name'])}"
-    steps = [f"{step['do']} after {format_duration(step['after_seconds'])}" for step in record["steps"]]
+    # What acts on jobs comes first, so that it is never cut off.
+    ordered = sorted(record["steps"], key=lambda step: step["do"] == WARN)
+    steps = [f"{step['do']} after {format_duration(step['after_seconds'])}" for step in ordered]
     origin = "jobtop" if record["origin"] == BUILT_IN else record["origin"]
     return (
         record["name"],
         f"{record['state']}{armed}{because}",
         record["condition"] or ABSENT,
         record["severity"] or ABSENT,
-        ", ".join([*record["actions"], *steps]) or ABSENT,
+        ", ".join([*steps, *record["actions"]]) or ABSENT,
         origin,
     )
