@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from jobtop.core.errors import BadValue
 from jobtop.core.record import record
-from jobtop.core.run.request import cpus, pair, tag
+from jobtop.core.run.request import cpus, pair, tag, variable
 from jobtop.core.units import parse_duration, parse_size, printable
 
 TYPE_CHECKING = False
@@ -159,7 +159,7 @@ RUN = (
     Option("--param", "A parameter of the run; may be repeated.", "K=V", pair, True),
     Option("--note", "A note to read later.", "TEXT"),
     Option("--cwd", "The directory to run it in.", "DIR"),
-    Option("--env", "An environment variable for the job; may be repeated.", "K=V", pair, True),
+    Option("--env", "An environment variable for the job; K alone takes its value of here.", "K[=V]", variable, True),
     Option("--external-id", "Your own id for the job; every verb accepts it.", "ID"),
     Option("--shell", "Run the command as one line of /bin/sh."),
     Option("--cpus", "Declare how many CPUs the job needs.", "N", cpus),

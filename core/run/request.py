@@ -196,6 +196,15 @@ def pair(text: str) -> tuple[str, str]:
     return key, value
 
 
+def variable(text: str) -> tuple[str, str]:
+    """The name and the value of KEY=VALUE, or of KEY alone, which has its value of here."""
+    if text and "=" not in text:
+        if text not in os.environ:
+            raise BadValue(f"{printable(text)} is not set here; give it a value: {printable(text)}=VALUE")
+        return text, os.environ[text]
+    return pair(text)
+
+
 def pairs(text: str) -> dict[str, str]:
     """KEY=VALUE, one a line, or with commas between them."""
     return dict(pair(part) for part in re.split(NEXT_PAIR, text.strip(" \t\n,")) if part)

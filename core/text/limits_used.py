@@ -56,6 +56,8 @@ def facts_of_record(job: Job) -> LimitFacts:
     """The facts of a job that has ended: its tightest limits, and its peaks."""
     known: dict[str, Number | None] = {key: job.metrics.get(key, {}).get("min") for key in LIMIT_KEYS}
     known |= {key: job.metrics.get(key, {}).get("peak") for key in USED_KEYS}
+    if job.kind == "container" and job.usage.memory_peak_bytes:  # looked at more often than it was sampled
+        known["mem.used"] = max(known["mem.used"] or 0, job.usage.memory_peak_bytes)
     refused = job.metrics.get("proc.forks_denied", {}).get("mean")
     if refused is not None and job.duration_seconds is not None:
         known["proc.forks_denied"] = round(refused * job.duration_seconds)

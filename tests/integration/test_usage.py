@@ -63,7 +63,7 @@ RAN = ("--", "touch", "it-ran")
         (("--tag", "=value", *RAN), ["--tag", "=value", "KEY=VALUE"]),
         (("--tag", "sweep,nightly", *RAN), ["--tag", "sweep,nightly", "repeat"]),
         (("--param", "=x", *RAN), ["--param", "=x"]),
-        (("--env", "A", *RAN), ["--env", "KEY=VALUE"]),
+        (("--env", "A", *RAN), ["--env", "A=VALUE"]),
         (("--after-exit", "maybe", *RAN), ["--after-exit", "maybe", "leave"]),
         (("--cwd", "no/where", *RAN), ["--cwd", "no/where"]),
         (("--record", "no/where/r.json", *RAN), ["--record", "no/where/r.json"]),

@@ -1,6 +1,6 @@
 """What a job uses of its limits, from its record and from its samples; what was only asked for is no limit."""
 
-from jobtop.core.model import Limits
+from jobtop.core.model import Limits, Usage
 from jobtop.core.text.limits_used import (
     LimitFacts,
     facts_of_record,
@@ -34,6 +34,13 @@ def test_a_record_tells_the_tightest_limits_and_the_peaks() -> None:
         " 1 024 open files in each process (peak 45 in all), 3 processes refused"
     )
     assert throttled_line(facts) == "25.0 % of the time"
+
+
+def test_the_peak_of_a_container_is_the_one_of_its_record() -> None:
+    metrics = {"limit.memory": {"min": 1000}, "mem.used": {"peak": 400}}
+    job = made_job(kind="container", metrics=metrics, usage=Usage(memory_peak_bytes=700))
+    assert facts_of_record(job).memory_used == 700
+    assert facts_of_record(made_job(metrics=metrics, usage=Usage(memory_peak_bytes=700))).memory_used == 400
 
 
 def test_a_job_without_limits_has_no_line() -> None:

@@ -8,7 +8,7 @@ import pytest
 from jobtop.core.config import Config, load
 from jobtop.core.errors import BadValue
 from jobtop.core.model import Job, Limits
-from jobtop.core.run.request import Request, cpus, pairs, prepare
+from jobtop.core.run.request import Request, cpus, pairs, prepare, variable
 from records import numbered_id
 
 ID = numbered_id(7)
@@ -108,3 +108,12 @@ def test_the_variables_that_the_settings_name_are_recorded_without_secrets(home:
     assert job.environment == {"LANG": "C", "SLURM_JOB_ID": "17", "SLURM_LONG": "x" * 4096, "SLURM_TOKEN": "***"}
     assert spec.env["SLURM_TOKEN"] == "abc", "the job itself gets what it was given"
     assert Job.from_json(job.to_json()).environment == job.environment
+
+
+def test_a_variable_without_a_value_has_the_one_of_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JT_A", "x=1")
+    monkeypatch.delenv("JT_B", raising=False)
+    assert (variable("JT_A"), variable("JT_B="), variable("JT_B=2")) == (("JT_A", "x=1"), ("JT_B", ""), ("JT_B", "2"))
+    for wrong in ("JT_B", "", "=1"):
+        with pytest.raises(BadValue):
+            variable(wrong)
