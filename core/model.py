@@ -202,7 +202,7 @@ class JobSpec:
     hold_cpus: float | None = None
     nice: int | None = None
     ionice: str | None = None  # CLASS[:LEVEL]
-    container: dict[str, Any] | None = None  # the order of a container, see core/run/container_order.py
+    container: dict[str, Any] | None = None  # the order of a container, see core/run/containers/order.py
 
     def to_json(self) -> dict[str, Any]:
         return as_dict(self) | {"command": list(self.command), "schema_version": SCHEMA_VERSION}

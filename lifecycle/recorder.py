@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from jobtop.core.run.container_file import ContainerFile
+    from jobtop.core.run.containers.file import ContainerFile
 
 START_PATIENCE_SECONDS = 0.5
 NOT_YET = "this job is not in the history yet: "
@@ -104,7 +104,7 @@ class Recorder:
 
     def found_container(self, file: ContainerFile) -> None:
         """Write which container the job runs in."""
-        from jobtop.core.run.container_file import with_finding
+        from jobtop.core.run.containers.file import with_finding
 
         self.job = with_finding(self.job, file)
         self._change(lambda row: (with_finding(row, file), ()))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jobtop.core.job_id import JobId
     from jobtop.core.model import Job
     from jobtop.core.paths import StatePaths
-    from jobtop.core.run.container_order import ContainerOrder
+    from jobtop.core.run.containers.order import ContainerOrder
     from jobtop.core.run.facts import Facts
     from jobtop.core.run.supervisor import Terminal
 
@@ -160,6 +160,6 @@ def request_again(paths: StatePaths, job: Job) -> Request:
 
 def container_of(shape: dict[str, Any]) -> ContainerOrder:
     """The order of a container in a spec."""
-    from jobtop.core.run.container_order import order_from
+    from jobtop.core.run.containers.order import order_from
 
     return order_from(shape)

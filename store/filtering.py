@@ -25,7 +25,7 @@ from jobtop.core.query.conditions import (
     NumberParameter,
     NumberRange,
 )
-from jobtop.core.run.container_facts import FINDING as CONTAINER
+from jobtop.core.run.containers.facts import FINDING as CONTAINER
 from jobtop.store.costs import JOB_COST, JOB_ENERGY
 from jobtop.store.jobs import BEGIN_TIME, LIVE_STATUSES, SEQ_IN_LIST, placeholders, sql_list
 from jobtop.store.query_sql import columns_of_jobs

@@ -418,7 +418,7 @@ def hold(directory: Path) -> IO[str]:
     if users.exists():
         file = open(users, "a")  # noqa: SIM115 - the caller closes it
         fcntl.flock(file, fcntl.LOCK_SH)
-    else:  # nobody may see it before it is locked
+    else:  # no other process may see it before it is locked
         file = open(directory / "users.new", "a")  # noqa: SIM115
         fcntl.flock(file, fcntl.LOCK_SH)
         os.rename(directory / "users.new", users)

@@ -10,8 +10,8 @@ from jobtop.cli.failure import print_error
 from jobtop.core.errors import BadValue, EngineError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.record import replace
-from jobtop.core.run.container_file import read_container
-from jobtop.core.run.container_order import ContainerOrder
+from jobtop.core.run.containers.file import read_container
+from jobtop.core.run.containers.order import ContainerOrder
 from jobtop.core.units import format_bytes, printable
 from jobtop.lifecycle.containers.settings import volume
 from jobtop.lifecycle.kinds.registry import kind_of

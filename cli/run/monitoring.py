@@ -61,7 +61,7 @@ class Monitoring:
             return target_of(started, job.limits)
         target = target_in(directory, job)
         if target is not None:
-            from jobtop.core.run.container_file import read_container
+            from jobtop.core.run.containers.file import read_container
 
             if (file := read_container(directory)) is not None:
                 self.recorder.found_container(file)

@@ -7,7 +7,7 @@ from enum import Enum
 from jobtop.core.analysis.container_overhead import start_seconds
 from jobtop.core.query.conditions import as_text
 from jobtop.core.record import as_dict, record
-from jobtop.core.run.container_facts import container_facts
+from jobtop.core.run.containers.facts import container_facts
 from jobtop.core.units import format_bytes, format_duration
 
 TYPE_CHECKING = False

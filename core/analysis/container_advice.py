@@ -14,7 +14,7 @@ from jobtop.core.analysis.statistics import percentile
 from jobtop.core.clock import iso
 from jobtop.core.model import SCHEMA_VERSION, Status
 from jobtop.core.record import record
-from jobtop.core.run.container_facts import ATTACHED, container_facts
+from jobtop.core.run.containers.facts import ATTACHED, container_facts
 from jobtop.core.units import format_bytes, format_duration, format_percent, number_of
 
 TYPE_CHECKING = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobtop.core.record import fresh, record
-from jobtop.core.run.container_facts import ATTACHED, Runtime, container_facts
+from jobtop.core.run.containers.facts import ATTACHED, Runtime, container_facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

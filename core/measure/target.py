@@ -8,7 +8,7 @@ from jobtop.core.record import record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from jobtop.core.model import Job, Limits
-    from jobtop.core.run.container_file import ContainerFile
+    from jobtop.core.run.containers.file import ContainerFile
     from jobtop.core.run.facts import Started
 
 CONTAINER = "container"  # a kind of jobs
@@ -74,7 +74,7 @@ def target_of_container(directory: object, job: Job) -> Target | None:
     """The processes of a container, without those around it; None if it has not started, or cannot be seen here."""
     from jobtop.core.measure.collectors.cgroup import mounted
     from jobtop.core.measure.collectors.proc import is_alive
-    from jobtop.core.run.container_file import read_container
+    from jobtop.core.run.containers.file import read_container
 
     file = read_container(directory)
     if file is None and ATTACHED in job.flags:
@@ -96,7 +96,7 @@ def target_of_container(directory: object, job: Job) -> Target | None:
 def target_of_attached(job: Job) -> Target | None:
     """The processes of a container that jobtop did not start; the first one is the root."""
     from jobtop.core.measure.collectors.docker.cgroup_paths import container_cgroups
-    from jobtop.core.run.container_facts import container_facts
+    from jobtop.core.run.containers.facts import container_facts
 
     if job.shim is None:
         return None

@@ -14,7 +14,7 @@ from jobtop.core.analysis.cost import Prices, cost_of
 from jobtop.core.model import Usage
 from jobtop.core.paths import hostname
 from jobtop.core.record import fields, fresh, record
-from jobtop.core.run.container_facts import FINDING as CONTAINER
+from jobtop.core.run.containers.facts import FINDING as CONTAINER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

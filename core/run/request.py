@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from jobtop.core.config import Config
     from jobtop.core.job_id import JobId
-    from jobtop.core.run.container_order import ContainerOrder
+    from jobtop.core.run.containers.order import ContainerOrder
 
 INTERPRETERS = ("python", "pypy", "bash", "sh", "zsh", "perl", "ruby", "node", "Rscript", "julia", "lua")
 NEXT_PAIR = r"\s*\n\s*|\s*,\s*(?=[^\s=,]+=)"  # a comma may also be part of a value, as in CUDA_VISIBLE_DEVICES=0,1

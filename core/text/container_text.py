@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobtop.core.analysis.container_overhead import CPU, MEMORY, START, TIME, overhead
-from jobtop.core.run.container_facts import container_facts
+from jobtop.core.run.containers.facts import container_facts
 from jobtop.core.units import format_bytes, format_duration, format_percent, number_of, printable
 
 TYPE_CHECKING = False

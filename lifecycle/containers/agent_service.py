@@ -12,7 +12,7 @@ from jobtop.core.errors import AlreadyAttached, JobtopError, StoreError, UsageEr
 from jobtop.core.measure.collectors.docker.model import Endpoint
 from jobtop.core.model import AT_WORK
 from jobtop.core.record import replace
-from jobtop.core.run.container_end import ContainerEnd
+from jobtop.core.run.containers.end import ContainerEnd
 from jobtop.core.units import printable
 from jobtop.lifecycle.containers.attach import attach_container, record_missed
 from jobtop.lifecycle.containers.attached_ends import (

@@ -16,8 +16,8 @@ from jobtop.core.model import Identity, Job, Limits, Monitor, Status, Usage
 from jobtop.core.procfs import boot_id, read_text, start_ticks, stat_fields, value_in
 from jobtop.core.record import record, replace
 from jobtop.core.redact import redact_command
-from jobtop.core.run.container_end import ContainerEnd, ended
-from jobtop.core.run.container_facts import FINDING
+from jobtop.core.run.containers.end import ContainerEnd, ended
+from jobtop.core.run.containers.facts import FINDING
 from jobtop.core.run.request import script_of, user_name
 from jobtop.core.run.supervisor import new_id
 from jobtop.core.units import printable

@@ -10,8 +10,8 @@ from jobtop.core.errors import NoSuchContainer
 from jobtop.core.measure.collectors import cgroup
 from jobtop.core.procfs import read_text
 from jobtop.core.record import replace
-from jobtop.core.run.container_end import ContainerEnd, end_from
-from jobtop.core.run.container_facts import FINDING
+from jobtop.core.run.containers.end import ContainerEnd, end_from
+from jobtop.core.run.containers.facts import FINDING
 from jobtop.core.state_files import read_state_file
 
 TYPE_CHECKING = False

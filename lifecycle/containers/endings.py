@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobtop.core.procfs import signals
-from jobtop.core.run.container_file import Told
+from jobtop.core.run.containers.file import Told
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from jobtop.core.errors import EngineError, NoSuchContainer
 from jobtop.core.measure.collectors.docker.client import Engine
 from jobtop.core.measure.collectors.docker.model import Container
 from jobtop.core.record import record, replace
-from jobtop.core.run.container_end import ContainerEnd
+from jobtop.core.run.containers.end import ContainerEnd
 from jobtop.lifecycle.containers.attach import digest_of
 from jobtop.lifecycle.containers.attached_ends import DEATHS, ask_end, end_in, end_of
 

@@ -7,7 +7,7 @@ import time
 from jobtop.core.errors import BadValue, EngineError, UsageError
 from jobtop.core.model import AT_WORK
 from jobtop.core.record import replace
-from jobtop.core.run.container_facts import FINDING
+from jobtop.core.run.containers.facts import FINDING
 from jobtop.core.run.request import user_name
 from jobtop.core.units import printable
 from jobtop.store.follows import Follow, Follows

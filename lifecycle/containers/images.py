@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from jobtop.core.measure.collectors.docker.client import Engine
     from jobtop.core.measure.collectors.docker.model import Image, PullStep
-    from jobtop.core.run.container_order import ContainerOrder
+    from jobtop.core.run.containers.order import ContainerOrder
 
     OnPull = Callable[[], Callable[[PullStep], None]]
 

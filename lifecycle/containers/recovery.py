@@ -12,7 +12,7 @@ from jobtop.core.errors import EngineError, NoSuchContainer
 from jobtop.core.measure.collectors.docker.client import STDERR, STDOUT
 from jobtop.core.measure.collectors.docker.model import JOB_LABEL
 from jobtop.core.record import replace
-from jobtop.core.run.container_file import Told, write_container
+from jobtop.core.run.containers.file import Told, write_container
 from jobtop.core.shim.facts import append_mark
 from jobtop.lifecycle.containers import cgroups
 from jobtop.lifecycle.containers.endings import told_by
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from jobtop.core.measure.collectors.docker.client import Engine
-    from jobtop.core.run.container_file import ContainerFile
+    from jobtop.core.run.containers.file import ContainerFile
 
 NEVER_BEGAN = "its container was created and never started"
 LOGS = ("stdout.log", "stderr.log")

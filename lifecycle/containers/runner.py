@@ -1,7 +1,7 @@
 """The runner of a container job, below its shim: `python -m jobtop.lifecycle.containers.runner DIRECTORY`.
 
 It pulls, creates, attaches to and starts the container, copies its output, passes input and signals on, and exits with
-its exit code. What it knows is in the file `container`, see core/run/container_file.py. If it is killed, the container
+its exit code. What it knows is in the file `container`, see core/run/containers/file.py. If it is killed, the container
 goes on.
 """
 
@@ -19,8 +19,8 @@ from jobtop.core.measure.collectors.proc import identify, is_alive
 from jobtop.core.model import Limits, known
 from jobtop.core.procfs import FORWARDED, status_value
 from jobtop.core.record import replace
-from jobtop.core.run.container_file import ORDER, ContainerFile, Told, read_order, write_container
-from jobtop.core.run.container_order import order_from
+from jobtop.core.run.containers.file import ORDER, ContainerFile, Told, read_order, write_container
+from jobtop.core.run.containers.order import order_from
 from jobtop.core.state_files import remove_file
 from jobtop.core.units import printable
 from jobtop.lifecycle.containers import cgroups

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from jobtop.core.model import Limits
-    from jobtop.core.run.container_order import ContainerOrder
+    from jobtop.core.run.containers.order import ContainerOrder
 
 NAME_PREFIX = "jobtop-"
 JOB_ID = "JOBTOP_JOB_ID"

@@ -17,9 +17,9 @@ from jobtop.core.model import JobSpec
 from jobtop.core.procfs import name_of, status_value
 from jobtop.core.procfs import signals as signal
 from jobtop.core.record import replace
-from jobtop.core.run.container_facts import container_facts
-from jobtop.core.run.container_file import Told, read_container, with_finding, write_order
-from jobtop.core.run.container_outcome import completed, conclude_with, facts_without_shim
+from jobtop.core.run.containers.facts import container_facts
+from jobtop.core.run.containers.file import Told, read_container, with_finding, write_order
+from jobtop.core.run.containers.outcome import completed, conclude_with, facts_without_shim
 from jobtop.core.run.facts import ENDED, read_facts, read_started
 from jobtop.lifecycle.containers.engines import engine_at
 from jobtop.lifecycle.containers.recovery import recover, recovering, remove_orphans
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.target import Target
     from jobtop.core.model import Identity, Job
     from jobtop.core.paths import StatePaths
-    from jobtop.core.run.container_file import ContainerFile
+    from jobtop.core.run.containers.file import ContainerFile
     from jobtop.core.run.facts import Facts
     from jobtop.lifecycle.kinds.kind import Watched
     from jobtop.lifecycle.kinds.process import ProcessStart

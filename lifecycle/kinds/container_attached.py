@@ -10,8 +10,8 @@ from jobtop.core.model import ENDS, Job, Status
 from jobtop.core.procfs import signals as signal
 from jobtop.core.record import replace
 from jobtop.core.run import process_tree
-from jobtop.core.run.container_end import ContainerEnd, ended, with_engine_evidence
-from jobtop.core.run.container_facts import FINDING
+from jobtop.core.run.containers.end import ContainerEnd, ended, with_engine_evidence
+from jobtop.core.run.containers.facts import FINDING
 from jobtop.lifecycle.containers.attached_ends import ask_end_of, container_id_of, endpoint_of, read_end
 from jobtop.lifecycle.ends import end_events, limits_of, observation_in, seen_seconds
 from jobtop.lifecycle.kinds.process import root_of

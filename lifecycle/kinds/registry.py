@@ -48,7 +48,7 @@ def why_no_output(job: Job) -> str | None:
     why = kind_of(job).why_no_output
     if why is None or "{name}" not in why:
         return why
-    from jobtop.core.run.container_facts import container_facts
+    from jobtop.core.run.containers.facts import container_facts
     from jobtop.core.units import printable
 
     facts = container_facts(job)

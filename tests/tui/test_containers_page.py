@@ -10,7 +10,7 @@ from fake_engine import container_row, fake_engine
 from hostile import hostile_texts
 from jobtop.core.measure.collectors.docker.client import ANSWER_SECONDS
 from jobtop.core.record import replace
-from jobtop.core.run.container_facts import FINDING
+from jobtop.core.run.containers.facts import FINDING
 from jobtop.tui.app import Options
 from jobtop.tui.data.containers.feed import ContainerFeed
 from jobtop.tui.data.containers.rows import empty_words, grouped, shown_containers

@@ -20,8 +20,8 @@ from jobtop.core.measure.collectors.docker.model import JOB_LABEL
 from jobtop.core.model import Job, Limits, Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.core.run.container_end import ContainerEnd, end_from
-from jobtop.core.run.container_facts import container_facts
+from jobtop.core.run.containers.end import ContainerEnd, end_from
+from jobtop.core.run.containers.facts import container_facts
 from jobtop.lifecycle.containers.attach import attach_by_name
 from jobtop.lifecycle.containers.attached_ends import FILE, read_end, write_end
 from jobtop.lifecycle.control import Control

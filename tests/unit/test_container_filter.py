@@ -7,7 +7,7 @@ import pytest
 from jobtop.core.model import Job
 from jobtop.core.query.completion import complete
 from jobtop.core.query.filter import FilterError, parse
-from jobtop.core.run.container_facts import ContainerFacts, Runtime, container_facts
+from jobtop.core.run.containers.facts import ContainerFacts, Runtime, container_facts
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs, Query
 from records import HOSTILE_TEXTS, made_job

@@ -6,7 +6,7 @@ from pathlib import Path
 from fake_engine import container_id, container_row, fake_engine
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
-from jobtop.core.run.container_file import ContainerFile, write_container
+from jobtop.core.run.containers.file import ContainerFile, write_container
 from jobtop.lifecycle.kinds.container import KIND
 from records import HERE, made_job
 from support import wait_for

@@ -19,7 +19,7 @@ from jobtop.core.measure.target import Target, live_target, target_in
 from jobtop.core.metrics import JOB_COLUMNS
 from jobtop.core.model import Identity
 from jobtop.core.record import replace
-from jobtop.core.run.container_file import ContainerFile, Told, write_container
+from jobtop.core.run.containers.file import ContainerFile, Told, write_container
 from processes import FakeProc, below
 from records import made_job
 from support import ROOT, wait_for

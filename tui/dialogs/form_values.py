@@ -18,7 +18,7 @@ from jobtop.core.query.conditions import tag_text
 from jobtop.core.query.moments import parse_moment
 from jobtop.core.record import record, replace
 from jobtop.core.redact import HIDDEN
-from jobtop.core.run.container_order import ContainerOrder
+from jobtop.core.run.containers.order import ContainerOrder
 from jobtop.core.run.interactive import takes_over_terminal
 from jobtop.core.run.request import (
     Request,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobtop.core.measure.collectors.docker.remedies import NOTHING_FOUND
 from jobtop.core.record import record, replace
-from jobtop.core.run.container_facts import container_facts
+from jobtop.core.run.containers.facts import container_facts
 from jobtop.core.text.container_state import state_text
 from jobtop.core.units import number_of
 from jobtop.tui.data.containers.feed import Key, answering, is_answered

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from jobtop.core.analysis.cost import Prices, cost_of_use, used_by
 from jobtop.core.model import Job
 from jobtop.core.record import record, replace
-from jobtop.core.run.container_facts import container_facts
+from jobtop.core.run.containers.facts import container_facts
 from jobtop.core.run.outcome import signal_name
 from jobtop.core.text.container_text import overhead_line
 from jobtop.core.text.cost_text import cost_parts

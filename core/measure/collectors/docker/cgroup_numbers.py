@@ -35,7 +35,7 @@ NO_GPU = "this machine has no GPU that can be read"
 
 
 class CgroupNumbers:
-    """The files of one container, kept open; `close` after a reading lets go of them until the next one."""
+    """The files of one container, kept open; `close` after a reading closes them until the next one."""
 
     def __init__(self, container: Container, directories: Sequence[str], proc: str = "/proc") -> None:
         self._reader = CgroupReader(directories)

@@ -1,4 +1,4 @@
-"""The engines of this machine, asked all at once, and a container of theirs by name, id or ENGINE/NAME."""
+"""The engines of this machine, asked all at once, and a container by name, id or ENGINE/NAME."""
 
 from __future__ import annotations
 

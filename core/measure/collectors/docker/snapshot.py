@@ -94,7 +94,7 @@ class ContainerRow:
         return None if found is None else int(found)
 
     def reason(self, key: str) -> str | None:
-        """Why a value is absent; None if it is there, or nobody said why."""
+        """Why a value is absent; None if it is there, or no reason is known."""
         if key in self.values:
             return None
         return self.absent.get(key) or self.absent.get(key.partition(".")[0]) or self.why_absent

@@ -11,7 +11,7 @@ from jobtop.core.model import ENDS, Status
 from jobtop.core.procfs import signals
 from jobtop.core.record import replace
 from jobtop.core.run import outcome
-from jobtop.core.run.container_file import Told, with_finding
+from jobtop.core.run.containers.file import Told, with_finding
 from jobtop.core.run.facts import ENDED, Facts
 from jobtop.core.shim.facts import text_of
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobtop.core.model import Job, Limits
-    from jobtop.core.run.container_file import ContainerFile
+    from jobtop.core.run.containers.file import ContainerFile
     from jobtop.core.run.facts import Started
 
 # Facts about the runner. The others are about the job as a whole.
