@@ -131,6 +131,7 @@ def flat(readings: Readings) -> dict[Value, object]:
         found |= {(device.kind, device.name, key): value for key, value in measured.items()}
     found |= {("named", *names): value for names, value in readings.named.items()}
     for job, remarks in readings.remarks.items():
+        found |= {("incomplete", job, text.partition(":")[0]): text for text in remarks.incomplete}
         for kind, rows in remarks.findings.items():
             for row in rows:
                 name = str(row.get("path") or row.get("device"))

@@ -95,7 +95,9 @@ NOTES: dict[Scope, dict[str, Note]] = {
         "energy.cpu": Note(
             "RAPL: packages and their memory", LINUX, "as the CPU counts; since Linux 5.10 for root only"
         ),
-        "temp": Note("hwmon and thermal zones of the CPU", LINUX, "the hottest sensor, every 10 s"),
+        "temp": Note(
+            "hwmon and thermal zones of the CPU", LINUX, "the hottest sensor; absent if one cannot be read; every 10 s"
+        ),
     },
     Scope.GPU: {
         "gpu.util": Note(f"{GPU_DRIVERS}; intel_gpu_top", LINUX, "as the driver counts, over its last sample period"),

@@ -122,7 +122,7 @@ def test_a_counter_that_was_reset_is_not_a_wrap_and_the_record_says_so(machine: 
     machine.run(11, 2.0)
     machine.use(1.0, busy=2.0)
     found = machine.collect()
-    assert found.host == {"energy.cpu": pytest.approx(10)}
+    assert found.host == {"energy.cpu": None}
     assert "2s of CPU time" in found.remarks["a"].incomplete[0]
     machine.run(11, 1.0)
     machine.use(1.0, busy=1.0, z0=40)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from jobtop.core.measure.collectors.attribute import Attribute, read_attribute, read_number
 from jobtop.core.measure.collectors.open_file import KeptFile
 from jobtop.core.measure.collectors.process_fields import is_count
-from jobtop.core.procfs import read_text
 from jobtop.core.record import record
 
 MICRO = 1e-6
@@ -29,28 +29,36 @@ class Zone:
 
 @record
 class Package:
-    """A CPU package: its own counter and the one of its memory, where that is counted apart."""
+    """A CPU package: its own counter and the one of its memory, where that is counted apart.
+
+    `problem`: why it is not known which counters it has.
+    """
 
     name: str
     zones: tuple[Zone, ...]
+    problem: str | None = None
 
 
 def find_packages(sys: str) -> list[Package]:
     """The packages of this machine, each with its `dram` zone if it has one.
 
     The zones `core` and `uncore` are parts of a package, `psys` includes all packages, and `intel-rapl-mmio` is a
-    second interface to the same counters: adding any of them would count energy twice.
+    second interface to the same counters: adding any of them would count energy twice. A zone of which the name cannot
+    be read may be any of these.
     """
     directory = f"{sys}/class/powercap"
     names = sorted(name for name in _listed(directory) if name.startswith("intel-rapl:"))
-    titles = {name: read_text(f"{directory}/{name}/name").strip() for name in names}
+    titles = {name: read_attribute(f"{directory}/{name}/name") for name in names}
     packages, used = [], set[str]()
-    for name, title in titles.items():
-        if name.count(":") != 1 or not title.startswith("package"):
+    for name in names:
+        title = titles[name].name or name
+        if name.count(":") != 1 or not (title.startswith("package") or title == name):
             continue
-        memory = [below for below in names if below.startswith(f"{name}:") and titles[below] == "dram"]
+        parts = [name, *(below for below in names if below.startswith(f"{name}:"))]
+        problem = next(filter(None, (_title_problem(f"{directory}/{part}/name", titles[part]) for part in parts)), None)
+        memory = [part for part in parts if titles[part].name == "dram"]
         zones = tuple(_zone(f"{directory}/{zone}") for zone in (name, *memory))
-        packages.append(Package(title if title not in used else f"{title}-{name}", zones))
+        packages.append(Package(title if title not in used else f"{title}-{name}", zones, problem))
         used.add(title)
     return packages
 
@@ -78,11 +86,14 @@ class CounterFiles:
     """The counters of all packages, kept open."""
 
     def __init__(self, packages: list[Package]) -> None:
+        self._problem = next((package.problem for package in packages if package.problem is not None), None)
         self.zones = [zone for package in packages for zone in package.zones]
         self._files = [KeptFile(f"{zone.directory}/energy_uj", is_one_record=True) for zone in self.zones]
 
     def read(self) -> list[int]:
         """All counters in microjoules, in the order of `zones`; EnergyError if one cannot be read."""
+        if self._problem is not None:
+            raise EnergyError(self._problem)
         values = []
         for file in self._files:
             text = file.read().strip()
@@ -109,8 +120,12 @@ def joules_between(before: int, after: int, seconds: float, zone: Zone) -> float
 
 
 def _zone(directory: str) -> Zone:
-    text = read_text(f"{directory}/max_energy_range_uj").strip()
-    return Zone(directory, int(text) if is_count(text) and int(text) > 0 else None)
+    span = read_number(f"{directory}/max_energy_range_uj")
+    return Zone(directory, span if span is not None and span > 0 else None)
+
+
+def _title_problem(path: str, title: Attribute) -> str | None:
+    return None if title.name is not None else title.problem or f"{path}: not a name"
 
 
 def _listed(directory: str) -> list[str]:

@@ -77,10 +77,11 @@ class RaplSource:
     def collect(self, jobs: Jobs) -> Readings:
         """The energy of the packages and the host since the first reading, and of those jobs that have run.
 
-        A reading that fails is made up for by the next one; after some in a row the numbers are absent.
+        A reading that fails is made up for by the next one; after some in a row the numbers are absent. So are those of
+        the machine after a time of which the energy is not known.
         """
         try:
-            self._add(self._read())
+            is_known = self._add(self._read())
         except EnergyError:
             self._failures += 1
             if self._failures >= MOST_FAILURES:
@@ -89,10 +90,12 @@ class RaplSource:
         self._failures = 0
         values, remarks = self._of_jobs(jobs)
         devices: list[DeviceReading] = [
-            (Device("package", package.name), {KEY: joules})
+            (Device("package", package.name), {KEY: joules if is_known else None})
             for package, joules in zip(self._packages, self._joules, strict=True)
         ]
-        return Readings(jobs=values, remarks=remarks, devices=devices, host={KEY: sum(self._joules)})
+        return Readings(
+            jobs=values, remarks=remarks, devices=devices, host={KEY: sum(self._joules) if is_known else None}
+        )
 
     def forget(self, key: str) -> None:
         self.shares.forget(key)
@@ -112,10 +115,11 @@ class RaplSource:
         busy = user + nice + system + sum(interrupts)
         return MachineReading(self._boottime(), tuple(microjoules), busy, idle + waiting)
 
-    def _add(self, now: MachineReading) -> None:
+    def _add(self, now: MachineReading) -> bool:
+        """Add what was used since the reading before; whether that is known."""
         before, self._before = self._before, now
         if before is None:
-            return
+            return True
         seconds = now.boottime - before.boottime
         zones = zip(before.microjoules, now.microjoules, self._counters.zones, strict=True)
         grown = iter([joules_between(was, value, seconds, zone) for was, value, zone in zones])
@@ -123,10 +127,11 @@ class RaplSource:
         known = [[joules for joules in part if joules is not None] for part in by_package]
         if known != by_package:
             self.shares.skip()
-            return
+            return False
         joules = [sum(part) for part in known]
         self._joules = [total + new for total, new in zip(self._joules, joules, strict=True)]
         self.shares.add(sum(joules), now.busy_seconds - before.busy_seconds, now.idle_seconds - before.idle_seconds)
+        return True
 
     def _of_jobs(self, jobs: Jobs) -> tuple[dict[str, dict[str, Number]], dict[str, Remarks]]:
         values: dict[str, dict[str, Number]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
+from jobtop.core.measure.collectors.attribute import read_number
 from jobtop.core.measure.collectors.process_fields import is_count
 from jobtop.core.procfs import read_text, word_in
 from jobtop.core.record import record
@@ -110,8 +111,8 @@ def read_descriptor(pid: int, link: OpenLink, proc: str = "/proc", sys: str = "/
 
 def device_bytes(device: int, sys: str = "/sys") -> int | None:
     """The size of a block device; None if it is unknown."""
-    sectors = read_text(f"{sys}/dev/block/{os.major(device)}:{os.minor(device)}/size").strip()
-    return int(sectors) * SECTOR_BYTES if is_count(sectors) else None
+    sectors = read_number(f"{sys}/dev/block/{os.major(device)}:{os.minor(device)}/size")
+    return None if sectors is None or sectors < 0 else sectors * SECTOR_BYTES
 
 
 def read_mapped(pid: int, proc: str = "/proc") -> Iterator[Descriptor]:

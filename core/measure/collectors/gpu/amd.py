@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from jobtop.core.measure.collectors.gpu.amd_metrics import parse_metrics
 from jobtop.core.measure.collectors.gpu.drm_cards import is_integrated
 from jobtop.core.measure.collectors.gpu.sysfs import SysFiles, entries, sensors
@@ -15,6 +17,7 @@ SELDOM = 10  # readings between two of what seldom changes
 LONGEST_STEP_SECONDS = 15.0  # between two readings of power; what was used in a longer time is not known
 MILLI, MICRO = 1e-3, 1e-6
 TEMPERATURES = ("edge", "junction")
+FAN_FILES = (("pwm1", "pwm1_max"), ("fan1_input", "fan1_max"))
 
 
 class PowerIntegral:
@@ -25,10 +28,9 @@ class PowerIntegral:
         self._last: tuple[float, float] | None = None
 
     def add(self, now: float, watts: float | None) -> float | None:
-        """The energy so far; None before the first reading of power."""
+        """The energy so far; None without a reading of power: the next one makes up for it, if it comes soon."""
         if watts is None:
-            self._last = None
-            return self.joules
+            return None
         if self._last is not None and now - self._last[0] <= LONGEST_STEP_SECONDS:
             self.joules = (self.joules or 0.0) + (now - self._last[0]) * (watts + self._last[1]) / 2
         elif self.joules is None:
@@ -49,6 +51,7 @@ class AmdReader:
         self._is_integrated = False
         self._readings = 0
         self._has_counter: bool | None = None  # of energy; once decided, it stays: the two do not continue each other
+        self._fan_files: tuple[str, str] | None = None  # once decided, it stays: the two do not measure the same
         self.slowdowns: tuple[str, ...] | None = None  # why its clocks are lower
         self._seldom: dict[str, Number | None] = {}
 
@@ -74,7 +77,8 @@ class AmdReader:
         watts = files.first_scaled((f"{chip}/power1_average", f"{chip}/power1_input"), MICRO)
         metrics = parse_metrics(files.data(f"{device}/gpu_metrics") or b"")
         self.slowdowns = metrics.slowdowns
-        temperature = files.labelled(chip, "temp", TEMPERATURES) or f"{chip}/temp1_input"
+        temperature = files.labelled(chip, "temp", TEMPERATURES)
+        engine, memory = files.labelled(chip, "freq", ["sclk"]), files.labelled(chip, "freq", ["mclk"])
         return {
             **self._seldom,
             **self._memory(),
@@ -82,9 +86,9 @@ class AmdReader:
             "gpu.power": watts,
             "energy.gpu": self._joules(metrics.joules, now, watts),
             "gpu.throttled": None if self.slowdowns is None else int(bool(self.slowdowns)),
-            "gpu.temp": files.scaled(temperature, MILLI),
-            "gpu.clock_sm": files.whole(files.labelled(chip, "freq", ["sclk"]) or f"{chip}/freq1_input"),
-            "gpu.clock_mem": files.whole(files.labelled(chip, "freq", ["mclk"]) or f"{chip}/freq2_input"),
+            "gpu.temp": files.scaled(f"{chip}/temp1_input" if temperature is None else temperature, MILLI),
+            "gpu.clock_sm": files.whole(f"{chip}/freq1_input" if engine is None else engine),
+            "gpu.clock_mem": files.whole(f"{chip}/freq2_input" if memory is None else memory),
             "gpu.fan": self._fan_percent(chip),
         }
 
@@ -111,12 +115,13 @@ class AmdReader:
         return self.files.whole(f"{start}_used"), self.files.whole(f"{start}_total")
 
     def _fan_percent(self, chip: str) -> float | None:
-        """The speed that the fan is driven with; of a card that does not tell, the measured one."""
-        for now, most in (("pwm1", "pwm1_max"), ("fan1_input", "fan1_max")):
-            value, top = self.files.whole(f"{chip}/{now}"), self.files.whole(f"{chip}/{most}")
-            if value is not None and top:
-                return min(100.0, 100 * value / top)
-        return None
+        """The speed that the fan is driven with; of a card that does not tell at first, the measured one."""
+        if self._fan_files is None:
+            self._fan_files = next((files for files in FAN_FILES if _can_be_read(f"{chip}/{files[0]}")), None)
+        if self._fan_files is None:
+            return None
+        value, top = (self.files.whole(f"{chip}/{name}") for name in self._fan_files)
+        return min(100.0, 100 * value / top) if value is not None and top else None
 
     def _uncorrected_errors(self) -> int | None:
         """Errors of memory since the driver was loaded (`ue: 0`), of cards that have ECC."""
@@ -127,6 +132,14 @@ class AmdReader:
         counts = dict(line.partition(":")[::2] for line in lines)
         found = counts.get("ue", "").strip()
         return int(found) if found.isascii() and found.isdigit() else None
+
+
+def _can_be_read(path: str) -> bool:
+    """Whether the driver lets anyone read an attribute; one that can only be set has no such mode."""
+    try:
+        return bool(os.stat(path).st_mode & 0o444)
+    except OSError:
+        return False
 
 
 def _sum(first: int | None, second: int | None) -> int | None:

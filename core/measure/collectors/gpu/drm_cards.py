@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 
+from jobtop.core.measure.collectors.attribute import read_attribute
 from jobtop.core.measure.collectors.gpu.sysfs import entries
-from jobtop.core.procfs import read_text
 from jobtop.core.record import record
 
 NVIDIA, AMD, INTEL = "0x10de", "0x1002", "0x8086"
 VENDORS = {AMD: "amd", INTEL: "intel"}
+# A driver tells the vendor too, also where the file of the vendor cannot be read.
+DRIVERS = {"amdgpu": "amd", "radeon": "amd", "i915": "intel", "xe": "intel"}
+NVIDIA_DRIVERS = frozenset({"nvidia", "nouveau"})
 # Displays of virtual machines: they have a render node, and nothing to read.
 VIRTUAL = frozenset(
     {"virtio_gpu", "virtio-pci", "qxl", "vmwgfx", "vboxvideo", "bochs-drm", "hyperv_drm", "vgem", "vkms"}
@@ -37,7 +40,7 @@ class Card:
     @property
     def is_asleep(self) -> bool:
         """Whether the kernel has suspended it; the next read of most of its files would wake it."""
-        return read_text(f"{self.device}/power/runtime_status").strip() == "suspended"
+        return read_attribute(f"{self.device}/power/runtime_status").text == "suspended"
 
     @property
     def short_address(self) -> str:
@@ -71,16 +74,18 @@ def is_integrated(card: Card) -> bool:
 
 def _card(directory: str, name: str) -> Card | None:
     device = f"{directory}/device"
-    vendor = read_text(f"{device}/vendor").strip()
+    vendor = read_attribute(f"{device}/vendor").text or ""
     try:
         render = [entry for entry in os.listdir(f"{device}/drm") if entry.startswith("renderD")]
         driver = os.path.basename(os.readlink(f"{device}/driver"))
     except OSError:
         return None
-    if vendor == NVIDIA or driver in VIRTUAL or not render:
+    if vendor == NVIDIA or driver in NVIDIA_DRIVERS | VIRTUAL or not render:
         return None
     address = os.path.basename(os.path.realpath(device))
-    return Card(address, VENDORS.get(vendor, driver), driver, directory, device, (name, *sorted(render)))
+    return Card(
+        address, VENDORS.get(vendor) or DRIVERS.get(driver, driver), driver, directory, device, (name, *sorted(render))
+    )
 
 
 class CardNames:

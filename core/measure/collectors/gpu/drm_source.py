@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 
 LIST_SECONDS = 10.0  # between two lists of the cards: they are plugged in, and drivers are loaded again
+MISSED_ENERGY = "energy_gpu: without some seconds in which a GPU, or what the job did on it, could not be read"
 NO_JOB = 0  # stands for the pids of all processes that belong to no job
 
 
@@ -275,7 +276,9 @@ class DrmSource:
         for key, of_job in values.items():
             if "energy.gpu" in of_job and key in self._methods:
                 sources = {"energy_gpu": "; ".join(sorted(self._methods[key]))}
-                found[key] = replace(found.get(key, Remarks()), sources=sources)
+                said = found.get(key, Remarks())
+                missed = (MISSED_ENERGY,) if self._shares.has_missed_energy(key) else ()
+                found[key] = replace(said, sources=sources, incomplete=said.incomplete + missed)
         return found
 
 

@@ -34,7 +34,7 @@ class IntelReader:
         self.is_integrated = is_integrated(card)
         self.slowdowns: tuple[str, ...] | None = None  # why its clocks are lower
         self._idle: dict[str, tuple[float, int]] = {}  # by file: moment, milliseconds
-        self._energy_file: str | None = None  # the one that was read first: two counters do not continue each other
+        self._energy_file: str | None = None  # the one that was there first: two counters do not continue each other
         self._joules: tuple[float, float] | None = None  # moment, counter
 
     def read(self, now: float) -> dict[str, Number | None]:
@@ -126,7 +126,7 @@ class IntelReader:
         """Joules of the card since the driver was loaded; of xe, where the card has no counter, of its package."""
         if self._energy_file is None:
             names = ("energy1_input", "energy2_input") if self.card.driver == "xe" else ("energy1_input",)
-            self._energy_file = next((name for name in names if self.files.whole(f"{chip}/{name}") is not None), None)
+            self._energy_file = next((name for name in names if os.path.exists(f"{chip}/{name}")), None)
         return None if self._energy_file is None else self.files.scaled(f"{chip}/{self._energy_file}", MICRO)
 
     def _power(self, joules: float | None, now: float) -> float | None:
@@ -137,8 +137,9 @@ class IntelReader:
 
     def _temperature(self, chip: str) -> float | None:
         package = self.files.labelled(chip, "temp", ["pkg"])
-        paths = [package] if package else [f"{chip}/{name}_input" for name in ("temp2", "temp1")]
-        return self.files.first_scaled((path for path in paths if os.path.exists(path)), MILLI)
+        if package is not None:
+            return self.files.scaled(package, MILLI)
+        return self.files.first_scaled((f"{chip}/{name}_input" for name in ("temp2", "temp1")), MILLI)
 
     def _power_limit(self, chip: str) -> float | None:
         """The limit of sustained power; 0 is none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobtop.core.measure.collectors.gpu.sysfs import SysFiles, entries
-from jobtop.core.procfs import read_text, word_in
+from jobtop.core.procfs import word_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ def compute_processes(sys: str, addresses: Mapping[str, str]) -> dict[str, dict[
     pids = [name for name in entries(f"{root}/proc") if name.isdigit()]
     if not pids:
         return {}
-    gpus = _gpus(root, addresses)
     files = SysFiles()
+    gpus = _gpus(files, root, addresses)
     found: dict[str, dict[int, int]] = {}
     for pid in pids:
         for number, address in gpus.items():
@@ -30,14 +30,14 @@ def compute_processes(sys: str, addresses: Mapping[str, str]) -> dict[str, dict[
     return found
 
 
-def _gpus(root: str, addresses: Mapping[str, str]) -> dict[str, str]:
+def _gpus(files: SysFiles, root: str, addresses: Mapping[str, str]) -> dict[int, str]:
     """The address of each GPU by the id that the compute driver gives it."""
     nodes = f"{root}/topology/nodes"
     found = {}
     for name in entries(nodes):
-        minor = word_in(read_text(f"{nodes}/{name}/properties"), "drm_render_minor")
+        minor = word_in(files.text(f"{nodes}/{name}/properties") or "", "drm_render_minor")
         address = addresses.get(f"renderD{minor}")
-        number = read_text(f"{nodes}/{name}/gpu_id").strip()
-        if address is not None and number.isdigit():
+        number = files.whole(f"{nodes}/{name}/gpu_id")
+        if address is not None and number is not None:
             found[number] = address
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from jobtop.core.procfs import read_text
+from jobtop.core.measure.collectors.attribute import read_attribute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def driver_problem(proc: str = "/proc", environ: Mapping[str, str] = os.environ)
 def cards(sys: str = "/sys") -> dict[str, bool]:
     """NVIDIA's cards by PCI address, with whether each is asleep: a call of NVML would wake it."""
     return {
-        name: read_text(f"{sys}/bus/pci/devices/{name}/power/runtime_status").strip() == "suspended"
+        name: read_attribute(f"{sys}/bus/pci/devices/{name}/power/runtime_status").text == "suspended"
         for name, vendor in display_cards(sys).items()
         if vendor == VENDOR
     }
@@ -39,7 +39,7 @@ def display_cards(sys: str = "/sys") -> dict[str, str]:
     except OSError:
         return {}
     return {
-        name: read_text(f"{directory}/{name}/vendor").strip()
+        name: read_attribute(f"{directory}/{name}/vendor").text or ""
         for name in names
-        if read_text(f"{directory}/{name}/class").startswith(DISPLAY_CLASS)
+        if (read_attribute(f"{directory}/{name}/class").text or "").startswith(DISPLAY_CLASS)
     }

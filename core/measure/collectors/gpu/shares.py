@@ -47,7 +47,10 @@ class GpuProcesses:
 class JobOnGpus:
     """What one job uses of all GPUs that it is on; None is not known of one of them."""
 
-    __slots__ = ("energy_joules", "gone", "gpus", "has_unknown_energy", "memory_bytes", "percent", "used")
+    __slots__ = (
+        *("energy_joules", "gone", "gpus", "has_missed_energy", "has_unknown_energy", "memory_bytes", "percent"),
+        *("pids", "used"),
+    )
 
     def __init__(self) -> None:
         self.gpus: set[str] = set()  # by UUID
@@ -56,6 +59,8 @@ class JobOnGpus:
         self.memory_bytes: Number | None = 0
         self.percent: Number | None = 0.0
         self.energy_joules: float | None = None
+        self.pids: dict[str, set[int]] = {}  # its processes on each GPU, at the last reading of that
+        self.has_missed_energy = False  # the energy of some steps is not in the sum
         self.has_unknown_energy = False  # a part of it was never counted, so no sum is right
 
     def add(self, gpu: GpuProcesses, pids: Iterable[int]) -> None:
@@ -67,6 +72,10 @@ class JobOnGpus:
         if gpu.percents is None or not gpu.counts_energy:
             self.has_unknown_energy = True
             return
+        known = {pid for pid in pids if gpu.percents.get(pid, 0.0) is not None}
+        stayed = pids & self.pids.get(gpu.uuid, set())
+        self.pids[gpu.uuid] = pids
+        self.has_missed_energy |= bool(stayed) if gpu.joules is None else not stayed <= known
         everyone = sum(percent or 0 for percent in gpu.percents.values())
         share = sum(gpu.percents.get(pid) or 0 for pid in pids) / everyone if everyone > 0 else 0.0
         self.energy_joules = (self.energy_joules or 0.0) + share * (gpu.joules or 0.0)
@@ -124,6 +133,11 @@ class GpuShares:
             product = {"product": products[name]} if name in products else {}
             found.append((key, "gpu_used", {"gpu": name, **product}))
         return found
+
+    def has_missed_energy(self, key: str) -> bool:
+        """Whether a part of the energy of a job is not in its sum: a reading of its GPU failed."""
+        job = self._jobs.get(key)
+        return job is not None and job.has_missed_energy
 
     def forget(self, key: str) -> None:
         self._jobs.pop(key, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from jobtop.core.measure.collectors.attribute import read_attribute, read_name
 from jobtop.core.measure.collectors.process_fields import is_count
 
 TYPE_CHECKING = False
@@ -20,7 +21,7 @@ class SysFiles:
         self.reasons: dict[str, str] = {}
 
     def data(self, path: str) -> bytes | None:
-        """The content; None if it cannot be read or is empty."""
+        """The content of a table that is no text; None if it cannot be read or is empty."""
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -37,13 +38,17 @@ class SysFiles:
         return content
 
     def text(self, path: str) -> str | None:
-        """The content without spaces around it."""
-        content = self.data(path)
-        return None if content is None else content.decode("utf-8", "replace").strip()
+        """The content without spaces around it; None if it cannot be read, is empty or torn."""
+        attribute = read_attribute(path)
+        if attribute.problem is None:
+            self.reasons.pop(path, None)
+        else:
+            self.reasons[path] = attribute.problem.removeprefix(f"{path}: ")
+        return attribute.text
 
     def whole(self, path: str) -> int | None:
-        """A whole number that is not negative."""
-        text = self.text(path)
+        """A whole number that is not negative; of no path, None."""
+        text = self.text(path) if path else None
         if text is None:
             return None
         if not is_count(text):
@@ -56,17 +61,26 @@ class SysFiles:
         return None if value is None else value * factor
 
     def first_scaled(self, paths: Iterable[str], factor: float) -> float | None:
-        """The value of the first file that has one."""
-        return next((value for path in paths if (value := self.scaled(path, factor)) is not None), None)
+        """The value of the first file that exists: another one measures something else, and does not stand for it."""
+        existing = next(filter(os.path.exists, paths), None)
+        return None if existing is None else self.scaled(existing, factor)
 
     def labelled(self, directory: str, kind: str, labels: Iterable[str]) -> str | None:
-        """The file `kindN_input` with the first of these labels that exists, such as temp2_input of `junction`."""
-        found = {
-            text: name.removesuffix("_label") + "_input"
-            for name in entries(directory, kind)
-            if name.endswith("_label") and (text := self.text(f"{directory}/{name}")) is not None
-        }
-        return next((f"{directory}/{found[label]}" for label in labels if label in found), None)
+        """The file `kindN_input` with the first of these labels that exists, such as temp2_input of `junction`.
+
+        None if none has one of these labels; empty if one may have, since its own label cannot be read.
+        """
+        names = entries(directory, kind)
+        starts = {name.rpartition("_")[0] for name in names if name.endswith(("_input", "_label"))}
+        if not any(name.endswith("_label") for name in names):
+            return None
+        found = {read_name(f"{directory}/{start}_label"): f"{directory}/{start}_input" for start in starts}
+        for label in labels:
+            if label in found:
+                return found[label]
+            if None in found:
+                return ""
+        return None
 
 
 def entries(directory: str, prefix: str = "") -> list[str]:

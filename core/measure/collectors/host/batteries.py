@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from jobtop.core.procfs import read_text
+from jobtop.core.measure.collectors.attribute import read_attribute, read_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ def read_batteries(sys: str = "/sys") -> dict[str, Counters]:
     found: dict[str, Counters] = {}
     for name in names:
         entry = f"{directory}/{name}"
-        is_own = _word(f"{entry}/type") == "Battery" and _word(f"{entry}/scope") != "Device"
-        if is_own and _word(f"{entry}/present") != "0":
+        is_own = _word(f"{entry}/type") == "Battery" and _word(f"{entry}/scope") not in ("Device", None)
+        if is_own and _word(f"{entry}/present") not in ("0", None):
             values: Counters = {"battery.charge": read_charge(entry), "battery.power": read_power(entry)}
             if any(value is not None for value in values.values()):
                 found[name] = values
@@ -34,33 +34,30 @@ def read_batteries(sys: str = "/sys") -> dict[str, Counters]:
 
 def read_charge(entry: str) -> float | None:
     """Percent of the full charge."""
-    percent: float | None = _number(f"{entry}/capacity")
+    percent: float | None = read_number(f"{entry}/capacity")
     if percent is None:
-        pairs = ((_number(f"{entry}/{what}_now"), _number(f"{entry}/{what}_full")) for what in ("energy", "charge"))
+        pairs = (
+            (read_number(f"{entry}/{what}_now"), read_number(f"{entry}/{what}_full")) for what in ("energy", "charge")
+        )
         percent = next((now / full * 100 for now, full in pairs if now is not None and full), None)
     return percent if percent is not None and 0 <= percent <= 100 else None
 
 
 def read_power(entry: str) -> float | None:
     """Watts; the sign is that of the status, since drivers disagree about the sign of a current."""
-    microwatts: float | None = _number(f"{entry}/power_now")
+    microwatts: float | None = read_number(f"{entry}/power_now")
     if microwatts is None:
-        current, voltage = _number(f"{entry}/current_now"), _number(f"{entry}/voltage_now")
+        current, voltage = read_number(f"{entry}/current_now"), read_number(f"{entry}/voltage_now")
         microwatts = None if current is None or voltage is None else current * voltage * MICRO
     if microwatts is None:
         return None
-    sign = SIGNS.get(read_text(f"{entry}/status").strip())
+    sign = SIGNS.get(_word(f"{entry}/status") or "")
     if sign is None:
         return 0.0 if microwatts == 0 else None
     return abs(microwatts) * MICRO * sign
 
 
-def _word(path: str) -> str:
-    return read_text(path).strip()
-
-
-def _number(path: str) -> int | None:
-    try:
-        return int(read_text(path))
-    except ValueError:
-        return None
+def _word(path: str) -> str | None:
+    """The word in a file; empty if the battery has no such file, None if it cannot be read."""
+    attribute = read_attribute(path)
+    return attribute.name if attribute.is_there else ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from jobtop.core.procfs import read_text, word_in
+from jobtop.core.measure.collectors.attribute import read_attribute
+from jobtop.core.procfs import word_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def read_nodes(sys: str = "/sys") -> dict[str, Counters]:
 def read_node(directory: str) -> Counters:
     """Memory of a node: what is in use without page cache and reclaimable memory, as for the host."""
     amounts: dict[str, int] = {}
-    for line in read_text(f"{directory}/meminfo").splitlines():
+    for line in (read_attribute(f"{directory}/meminfo").text or "").splitlines():
         words = line.split()  # Node 0 MemTotal: 11757788 kB
         if len(words) == 5 and words[3].isdecimal():
             amounts[words[2].rstrip(":")] = int(words[3]) * 1024
@@ -38,7 +39,7 @@ def read_node(directory: str) -> Counters:
     used = None
     if total is not None and free is not None and cached is not None:
         used = max(0, total - free - cached - amounts.get("SReclaimable", 0))
-    misses = word_in(read_text(f"{directory}/numastat"), "numa_miss ")
+    misses = word_in(read_attribute(f"{directory}/numastat").text or "", "numa_miss ")
     return {
         "mem.total": total,
         "mem.used": used,

@@ -10,7 +10,7 @@ import os
 import re
 from collections import Counter
 
-from jobtop.core.procfs import read_text
+from jobtop.core.measure.collectors.attribute import read_attribute, read_name, read_number
 from jobtop.core.record import record
 
 TYPE_CHECKING = False
@@ -64,9 +64,8 @@ def find_sensors(sys: str) -> list[Sensor]:
 
 def read_sensor(sensor: Sensor) -> float | None:
     """Degrees Celsius or revolutions per minute; a sensor that is not connected reads 0, −128 or 255 degrees."""
-    try:
-        number = int(read_text(sensor.path))
-    except ValueError:
+    number = read_number(sensor.path)
+    if number is None:
         return None
     if sensor.key == "fan.speed":
         return number if 0 <= number < FASTEST_RPM else None
@@ -77,12 +76,12 @@ def read_sensor(sensor: Sensor) -> float | None:
 def is_asleep(device: str) -> bool:
     """Whether a device, or the one that it is a part of, is suspended."""
     statuses = (f"{device}/power/runtime_status", f"{device}/device/power/runtime_status")
-    return any(read_text(path).strip() in ("suspended", "suspending") for path in statuses)
+    return any(read_attribute(path).text in ("suspended", "suspending") for path in statuses)
 
 
 def _chip_sensors(directory: str) -> list[Sensor]:
-    names = {chip: _line(f"{directory}/{chip}/name") for chip in _numbered(directory, "hwmon")}
-    names = {chip: name for chip, name in names.items() if name and not NEVER_READ.match(name)}
+    read = {chip: read_name(f"{directory}/{chip}/name") for chip in _numbered(directory, "hwmon")}
+    names = {chip: name for chip, name in read.items() if name and not NEVER_READ.match(name)}
     alike = Counter(names.values())
     found = []
     for chip, name in names.items():
@@ -92,7 +91,7 @@ def _chip_sensors(directory: str) -> list[Sensor]:
             # The device has the same name after the next boot; the number of the chip may be another one.
             names[chip] = os.path.basename(os.path.realpath(device)) if os.path.exists(device) else f"{name} {chip}"
         for measured, number in sorted(_inputs(entry), key=lambda found: (found[0] != "temp", found[1])):
-            label = _line(f"{entry}/{measured}{number}_label") or f"{measured}{number}"
+            label = read_name(f"{entry}/{measured}{number}_label") or f"{measured}{number}"
             path = f"{entry}/{measured}{number}_input"
             found.append(Sensor(f"{names[chip]} {label}", KEYS[measured], path, device))
     return found
@@ -102,7 +101,7 @@ def _zone_sensors(directory: str) -> list[Sensor]:
     found = []
     for zone in _numbered(directory, "thermal_zone"):
         entry = f"{directory}/{zone}"
-        kind = _line(f"{entry}/type")
+        kind = read_name(f"{entry}/type")
         # Most zones are sensors of hwmon too, in a directory below them.
         if kind and not NEVER_READ.match(kind) and not _numbered(entry, "hwmon"):
             found.append(Sensor(kind, "temp", f"{entry}/temp", f"{entry}/device"))
@@ -143,7 +142,3 @@ def _listed(directory: str) -> list[str]:
         return os.listdir(directory)
     except OSError:
         return []
-
-
-def _line(path: str) -> str:
-    return " ".join(read_text(path).split())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 
+from jobtop.core.measure.collectors.attribute import read_attribute
 from jobtop.core.measure.collectors.host.reading import read_space
 from jobtop.core.procfs import read_text
 from jobtop.core.record import record
@@ -94,7 +95,7 @@ class DiskSpace:
     def _mapper_device(self, name: str) -> str | None:
         devices = [entry for entry in _listed(f"{self._sys}/block") if entry.startswith("dm-")]
         return next(
-            (entry for entry in devices if read_text(f"{self._sys}/block/{entry}/dm/name").strip() == name), None
+            (entry for entry in devices if read_attribute(f"{self._sys}/block/{entry}/dm/name").text == name), None
         )
 
     def _disks_below(self, device: str) -> Iterator[str]:
