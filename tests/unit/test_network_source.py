@@ -1,11 +1,13 @@
 """A machine that does not tell about sockets costs the numbers of the network, and nothing else."""
 
 import errno
+import itertools
 
 import pytest
 
 from diag_messages import diag_socket
 from jobtop.cli.run.summary import network_text
+from jobtop.core.measure.collectors.activity import Activity
 from jobtop.core.measure.collectors.network import tcp_traffic
 from jobtop.core.measure.collectors.network.job_processes import SocketOwners
 from jobtop.core.measure.collectors.network.sock_diag import TCP, DiagProblem, DiagSocket, problem_of
@@ -107,3 +109,44 @@ def test_a_job_that_ends_again_and_again_leaves_nothing_behind() -> None:
     assert source.collect({}).jobs == {}
     source.close()
     assert source.collect(NOBODY).jobs == {}
+
+
+def test_sockets_are_not_listed_while_no_owner_can_be_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists: list[int] = []
+
+    def listed(protocol: int, *_: object) -> list[DiagSocket]:
+        lists.append(protocol)
+        return [diag_socket(len(lists), 5, 10, 20)] if protocol == TCP else []
+
+    monkeypatch.setattr(tcp_traffic, "list_sockets", listed)
+    monkeypatch.setattr(SocketOwners, "find", lambda *_: {})
+    opened = itertools.count()  # by other processes
+    monkeypatch.setattr(TcpTraffic, "_opened", lambda _: str(next(opened)))
+    traffic = TcpTraffic(PidOwners())
+    traffic.has_many = True
+    traffic.read(NOBODY)
+    assert TCP in lists[1:]
+    lists.clear()
+    traffic._credit_seconds = -1.0
+    traffic.read(NOBODY)
+    assert lists == []
+    assert traffic.may_be_more
+    traffic.read(NOBODY, is_last=True)
+    assert TCP in lists
+    traffic._credit_seconds = 1.0
+    lists.clear()
+    traffic.read(NOBODY)
+    assert TCP in lists
+    traffic.close()
+
+
+@pytest.mark.parametrize(("processes", "seconds"), [(3, 0.5), (1000, 1.0)])
+def test_jobs_with_many_processes_are_read_less_often(
+    processes: int, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Activity, "processes", processes)
+    source = NetworkSource(Options())
+    assert source.available() is None
+    source.collect(NOBODY)
+    source.close()
+    assert source.interval_seconds == seconds

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from diag_messages import INFO_BYTES, answer, captured, diag_socket
+from jobtop.core.measure.collectors.network import sock_diag
 from jobtop.core.measure.collectors.network.sock_diag import (
     LISTEN,
     NLMSG_ERROR,
@@ -110,6 +111,26 @@ def test_the_sockets_of_this_machine_are_listed() -> None:
         [ours] = [one for one in list_sockets(TCP) if one.ports == ports]
         assert ours.addresses == (b"\x7f\0\0\1", b"\x7f\0\0\1")
         assert ours.counts is not None
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
+def test_one_list_has_the_sockets_of_both_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> list[DiagSocket]:
+        raise DiagProblem("an older kernel")
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as old,
+        socket.create_server(("::1", 0), family=socket.AF_INET6) as new,
+        socket.create_connection(old.getsockname()) as client,
+    ):
+        ports = {one.getsockname()[1] for one in (old, new, client)}
+        at_once = [one for one in list_sockets(TCP) if one.ports[0] in ports]
+        monkeypatch.setattr(sock_diag, "_list_tcp", refuse)
+        one_by_one = [one for one in list_sockets(TCP) if one.ports[0] in ports]
+        assert {one.family for one in at_once} == {socket.AF_INET, socket.AF_INET6}
+        assert sorted((one.cookie, one.family, one.state, one.inode, one.counts is None) for one in at_once) == sorted(
+            (one.cookie, one.family, one.state, one.inode, one.counts is None) for one in one_by_one
+        )
 
 
 @pytest.mark.parametrize("error", [errno.EPROTONOSUPPORT, errno.EPERM, errno.EMFILE])

@@ -24,6 +24,7 @@ class Activity:
         self._marks: dict[str, object] = {}
         self._news = None if processes is None else processes.news()
         self._jobs: Jobs = {}
+        self.is_told = False  # the last answer is of the sampler: these jobs have run
         self._unknown: set[str] = set()  # jobs of which no process was known at the last question
 
     def candidates(self, jobs: Jobs) -> Collection[str]:
@@ -32,7 +33,8 @@ class Activity:
         Of few jobs all: the sampler may not have noticed yet.
         """
         ticked = None if self._news is None else self._news.take()
-        if ticked is None or self._processes is None or len(jobs) <= FEW:
+        self.is_told = ticked is not None and self._processes is not None and len(jobs) > FEW
+        if ticked is None or self._processes is None or not self.is_told:
             return jobs.keys()
         if jobs is not self._jobs:
             self._unknown |= jobs.keys() - self._jobs.keys()
@@ -41,6 +43,12 @@ class Activity:
         read = self._processes.jobs
         self._unknown = {key for key in found if key not in read or not read[key].tree.members}
         return found
+
+    @property
+    def processes(self) -> int:
+        """How many processes the jobs had at the last tick of the sampler."""
+        read = [] if self._processes is None else list(self._processes.jobs.values())
+        return sum(len(job.tree.members) for job in read)
 
     def has_run(self, key: str) -> bool:
         """Whether a process of the job has run since the last question; True if its processes are not known yet."""

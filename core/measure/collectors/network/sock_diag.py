@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY = 20
+TCPDIAG_GETSOCK = 18  # the older request, which has no family: one walk through the kernel's table lists both
 NLMSG_NOOP, NLMSG_ERROR, NLMSG_DONE, NLMSG_OVERRUN = 1, 2, 3, 4
 NLM_F_REQUEST_DUMP = 0x301
 INET_DIAG_INFO = 2
@@ -168,7 +169,7 @@ def sockets_in(data: bytes) -> tuple[list[DiagSocket], bool]:
     """The sockets in a datagram, and whether it is the last one of an answer; DiagProblem if the kernel refuses."""
     found = []
     for kind, content in messages(data):
-        if kind == SOCK_DIAG_BY_FAMILY:
+        if kind in (SOCK_DIAG_BY_FAMILY, TCPDIAG_GETSOCK):
             if len(content) < SOCKET_BYTES:
                 raise DiagProblem("the kernel describes a socket in too few bytes (sock_diag)")
             found.append(DiagSocket(content))
@@ -206,6 +207,11 @@ def list_sockets(protocol: int, states: int = COUNTED_STATES) -> list[DiagSocket
 
     The netlink socket is opened for each list: nothing of an earlier answer can be left in it.
     """
+    if protocol == TCP:
+        try:
+            return _list_tcp(states)
+        except DiagProblem:  # families one by one tell what is wrong
+            pass
     with open_netlink() as netlink:
         found = _list_family(netlink, IPV4, protocol, states)
         try:
@@ -216,10 +222,21 @@ def list_sockets(protocol: int, states: int = COUNTED_STATES) -> list[DiagSocket
             raise
 
 
+def _list_tcp(states: int) -> list[DiagSocket]:
+    """The TCP sockets of both families: half of the time of two lists, as most of it is spent on empty buckets."""
+    asked = struct.pack("=BBBB48xII", 0, 0, 0, 1 << (INET_DIAG_INFO - 1), states, 0)
+    with open_netlink() as netlink:
+        return _answer(netlink, TCPDIAG_GETSOCK, asked)
+
+
 def _list_family(netlink: socket.socket, family: int, protocol: int, states: int) -> list[DiagSocket]:
     extensions = 1 << (INET_DIAG_INFO - 1) if protocol == TCP else 0
     asked = struct.pack("=BBBxI48x", family, protocol, extensions, states)
-    header = MESSAGE.pack(MESSAGE.size + len(asked), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST_DUMP, family, 0)
+    return _answer(netlink, SOCK_DIAG_BY_FAMILY, asked)
+
+
+def _answer(netlink: socket.socket, kind: int, asked: bytes) -> list[DiagSocket]:
+    header = MESSAGE.pack(MESSAGE.size + len(asked), kind, NLM_F_REQUEST_DUMP, 1, 0)
     found: list[DiagSocket] = []
     try:
         netlink.send(header + asked)

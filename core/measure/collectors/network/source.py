@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from jobtop.core.measure.source import Jobs, Number
     from jobtop.core.measure.sources import Options
 
+USUAL_SECONDS, MANY_SECONDS = 0.5, 1.0  # between readings, and if the jobs have more processes than this:
+MANY = 256
 LAST_SECONDS = 0.5  # that the end of a job waits for a reading that is under way …
 LAST_NOTICES_SECONDS = 0.2  # … and for the last counts of its connections
 STEP_SECONDS = 0.005
@@ -35,10 +37,10 @@ class NetworkSource:
     """Counts what jobs receive and send; without sock_diag, of jobs with a namespace of their own alone."""
 
     name = "network"
-    interval_seconds = 0.5
     most_cores = 0.05  # after an expensive reading it goes on soon: the search for owners has a budget of its own
 
     def __init__(self, options: Options) -> None:
+        self.interval_seconds = USUAL_SECONDS
         self._options = options
         self._lock = threading.Lock()
         self._tcp: TcpTraffic | None = None
@@ -72,6 +74,8 @@ class NetworkSource:
         """What each job received and sent so far; also what has not changed, since a tick may miss a reading."""
         with self._lock:
             known: dict[str, None] = {}
+            has_many = self._activity.processes > MANY
+            self.interval_seconds = MANY_SECONDS if has_many else USUAL_SECONDS
             candidates = self._activity.candidates(jobs)
             if self._is_quiet(jobs, candidates):
                 return self._readings(self._known)
@@ -79,6 +83,7 @@ class NetworkSource:
                 self._namespaces.read(jobs, candidates)
                 known = dict.fromkeys(self._namespaces.known_jobs())
             if self._tcp is not None and not self._is_closed:
+                self._tcp.has_many = has_many
                 self._tcp.read(jobs)
                 known |= dict.fromkeys(self._tcp.known_jobs())
             self._known = list(known)
@@ -86,7 +91,7 @@ class NetworkSource:
 
     def _is_quiet(self, jobs: Jobs, candidates: Collection[str]) -> bool:
         """Whether nothing can have changed: no process of a job has run, and no job had a socket or a namespace."""
-        active = [key for key in candidates if self._activity.has_run(key)]
+        active = candidates if self._activity.is_told else [key for key in candidates if self._activity.has_run(key)]
         may_be_more = self._known or (self._tcp is not None and self._tcp.may_be_more)
         self._calm_readings = 0 if active or may_be_more or jobs is not self._jobs else self._calm_readings + 1
         self._jobs = jobs

@@ -17,13 +17,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from jobtop.core.measure.collectors.network.sock_diag import DiagSocket
     from jobtop.core.measure.collectors.pid_owners import PidOwners
     from jobtop.core.measure.source import Jobs, Number
 
 VANISHED_READINGS = 3
 LIST_SECONDS = 0.9  # between two lists, if no connection was opened meanwhile
-FIND_CORES = 0.001  # of a core, for the search for the owners of sockets …
-MOST_CREDIT_SECONDS = 0.1  # … of which so much may be saved up: the first search reads every process of the jobs
+# The share of a core for the search for the owners of sockets, and how much of it may be saved up. The first search
+# reads every process of the jobs; of many processes any search is expensive, and one may cost more than was saved up.
+FIND_CORES, MOST_CREDIT_SECONDS = 0.001, 0.1
+FIND_CORES_OF_MANY, MOST_CREDIT_SECONDS_OF_MANY = 0.0004, 0.01
 UDP_EVERY = 4  # readings
 
 
@@ -31,6 +34,7 @@ class TcpTraffic:
     """Reads the sockets of this network namespace; opening it raises DiagProblem where that is not possible."""
 
     def __init__(self, owners: PidOwners, proc: str = "/proc") -> None:
+        self.has_many = False  # the jobs have many processes
         self._proc = proc
         self._owners = SocketOwners(owners, proc)
         self._sockets = JobSockets()
@@ -72,16 +76,28 @@ class TcpTraffic:
         if is_same and not is_last and time.monotonic() < self._listed_at + LIST_SECONDS:
             self._take_closed()
             return
-        self._listed_at = time.monotonic()
         self._earn()
+        if self._credit_seconds <= 0 and not (self._sockets.has_open or is_last):
+            self._sockets.is_undecided = True  # without a search for owners a list says nothing
+            self._take_closed()
+            return
+        self._listed_at = time.monotonic()
         find = partial(self._find, jobs)
-        self._sockets.take_listed(list_sockets(TCP), find if self._credit_seconds > 0 else None)
+        self._sockets.take_listed(self._list(), find if self._credit_seconds > 0 else None)
         for key in new & self._late.keys():
             self._sockets.jobs[key].begin()
         if self._readings % UDP_EVERY == 0 and self._credit_seconds > 0:
             self._find_udp(jobs)
         self._readings += 1
         self._take_closed()
+
+    def _list(self) -> list[DiagSocket]:
+        """All TCP sockets; while no job has one, this is a part of the search."""
+        began = time.thread_time()
+        listed = list_sockets(TCP)
+        if not self._sockets.has_open:
+            self._credit_seconds -= time.thread_time() - began
+        return listed
 
     def _find(self, jobs: Jobs, inodes: Iterable[int]) -> dict[int, frozenset[str]]:
         """The jobs of sockets; what the search costs is taken from its budget."""
@@ -92,7 +108,9 @@ class TcpTraffic:
 
     def _earn(self) -> None:
         now = time.monotonic()
-        self._credit_seconds = min(self._credit_seconds + FIND_CORES * (now - self._earned_at), MOST_CREDIT_SECONDS)
+        cores = FIND_CORES_OF_MANY if self.has_many else FIND_CORES
+        most = MOST_CREDIT_SECONDS_OF_MANY if self.has_many else MOST_CREDIT_SECONDS
+        self._credit_seconds = min(self._credit_seconds + cores * (now - self._earned_at), most)
         self._earned_at = now
 
     def values(self, key: str) -> dict[str, Number]:
