@@ -19,6 +19,7 @@ from jobtop.core.measure.collectors.host.reading import HostCollector
 from jobtop.core.measure.collectors.host.slow_source import SlowHostSource
 from jobtop.core.measure.collectors.host.source import HostSource
 from jobtop.core.measure.collectors.network.namespaces import NamespaceTraffic
+from jobtop.core.measure.collectors.network.source import NetworkSource
 from jobtop.core.measure.collectors.pid_owners import PidOwners
 from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.measure.source import Readings
@@ -354,7 +355,8 @@ class Namespaces(FaultyMachine):
     def start(self) -> None:
         self.processes = ProcessSource(self.proc.table())
         proc = str(self.root / "proc")
-        self.traffic = NamespaceTraffic(PidOwners(proc, self.processes), self.processes, proc)
+        self.source = NetworkSource(Options())
+        self.source._namespaces = NamespaceTraffic(PidOwners(proc, self.processes), self.processes, proc)
 
     def advance(self, step: int) -> None:
         super().advance(step)
@@ -368,11 +370,10 @@ class Namespaces(FaultyMachine):
     def collect(self) -> Readings:
         jobs = {"a": JOBS["a"]}
         self.processes.collect(jobs)
-        self.traffic.read(jobs)
-        return Readings(jobs={"a": self.traffic.values("a")})
+        return self.source.collect(jobs)
 
     def close(self) -> None:
-        self.traffic.close()
+        self.source.close()
         self.processes.close()
 
 

@@ -176,6 +176,23 @@ def test_the_energy_counter_of_a_card_is_divided(machine: Callable[..., DrmMachi
     assert readings.remarks["job"].sources["energy_gpu"].startswith("hwmon energy counter")
 
 
+def test_a_failed_reading_of_a_card_makes_the_energy_of_its_jobs_incomplete(machine: Callable[..., DrmMachine]) -> None:
+    xe = machine("intel-xe")
+    xe.open_gpu(60, 3, "xe-1")
+    xe.collect()
+    xe.open_gpu(60, 3, "xe-2")
+    assert xe.collect().remarks["job"].incomplete == ()
+    xe.write("power/runtime_status", "suspended")
+    xe.collect()
+    xe.write("power/runtime_status", "active")
+    assert xe.collect().remarks["job"].incomplete == ()  # a card that sleeps uses next to nothing
+    xe.file("energy1_input").write_text("50000")  # torn
+    assert xe.device()["energy.gpu"] is None
+    xe.write("energy1_input", 5_000_000_000)
+    [why] = xe.collect().remarks["job"].incomplete
+    assert why.startswith("energy_gpu: ")
+
+
 def compute(machine: DrmMachine, pid: int, held: int) -> None:
     """Let a process compute through /dev/kfd."""
     directory = machine.sys / f"class/kfd/kfd/proc/{pid}"

@@ -119,7 +119,13 @@ def test_sockets_are_not_listed_while_no_owner_can_be_searched_for(monkeypatch: 
         return [diag_socket(len(lists), 5, 10, 20)] if protocol == TCP else []
 
     monkeypatch.setattr(tcp_traffic, "list_sockets", listed)
-    monkeypatch.setattr(SocketOwners, "find", lambda *_: {})
+    searched: list[object] = []
+
+    def find(*asked: object) -> dict[int, frozenset[str]]:
+        searched.append(asked)
+        return {}
+
+    monkeypatch.setattr(SocketOwners, "find", find)
     opened = itertools.count()  # by other processes
     monkeypatch.setattr(TcpTraffic, "_opened", lambda _: str(next(opened)))
     traffic = TcpTraffic(PidOwners())
@@ -133,10 +139,12 @@ def test_sockets_are_not_listed_while_no_owner_can_be_searched_for(monkeypatch: 
     assert traffic.may_be_more
     traffic.read(NOBODY, is_last=True)
     assert TCP in lists
-    traffic._credit_seconds = 1.0
     lists.clear()
+    traffic._credit_seconds = 1e-9  # less than a list costs
+    searched.clear()
     traffic.read(NOBODY)
     assert TCP in lists
+    assert searched
     traffic.close()
 
 

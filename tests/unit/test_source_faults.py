@@ -98,18 +98,14 @@ def differences(place: str, fault: str, found: Steps, truth: Steps) -> Iterator[
     """What is wrong in the readings with a fault."""
     elsewhere = NO_SUCH_FILE.get((place, fault), {})
     for step, (values, true) in enumerate(zip(found, truth, strict=False)):
-        before = truth[max(0, step - 1)]
         assert isinstance(true, dict)
-        assert isinstance(before, dict)
         if isinstance(values, str):
             if not re.match(PROBLEMS.replace("{place}", f".*{re.escape(place)}"), values):
                 yield f"reading {step}: {values}"
             continue
         for key, value in values.items():
-            is_held = fault in WHEN and step == 1 and value == before.get(key)  # until the next reading
             if (
                 value != elsewhere.get(key, true.get(key))
-                and not (is_held and not key[-1].startswith("energy."))
                 and not is_partial(key, value, true.get(key))
                 and not is_renamed(place, key, values, true)
                 and not lacks_energy(key, values, truth[0])

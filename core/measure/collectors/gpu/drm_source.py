@@ -138,6 +138,7 @@ class DrmSource:
         self._known_products: dict[str, str | None] = {}
         self._joules: dict[str, float] = {}  # by address, of the collection before
         self._with_load: set[str] = set()  # the cards that have told how busy they are
+        self._with_energy: set[str] = set()  # cards that have told their energy
         self._methods: dict[str, set[str]] = {}  # of the energy of each job
 
     def available(self) -> str | None:
@@ -231,6 +232,7 @@ class DrmSource:
             percents[NO_JOB] = busy - known
         if joules is not None:
             self._joules[address] = joules
+            self._with_energy.add(address)
         if busy is not None:
             self._with_load.add(address)
         is_counted = all(use.is_counted for use in uses.values())
@@ -240,7 +242,7 @@ class DrmSource:
             and (before is None or address in self._with_load)
         )
         used = None if None in (joules, before, busy) else max(0.0, (joules or 0) - (before or 0))
-        divisible = joules is not None and can_divide
+        divisible = address in self._with_energy and can_divide
         return GpuProcesses(address, memory, percents, used, divisible, self._cards.name(reader.card))
 
     def _local(self, computing: Mapping[int, int]) -> dict[int, int]:

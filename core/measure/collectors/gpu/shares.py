@@ -101,10 +101,12 @@ class GpuShares:
         self, read: list[GpuProcesses], owners: Mapping[int, Iterable[str]], exists: Callable[[str], bool]
     ) -> dict[str, dict[str, Number]]:
         """The numbers of each job; gauges of a job on a GPU that exists and was not read are absent."""
+        awake = {gpu.uuid for gpu in read}
         for job in self._jobs.values():
             job.memory_bytes, job.percent = 0, 0.0
+            job.pids = {uuid: pids for uuid, pids in job.pids.items() if uuid in awake}
             job.gone = {uuid for uuid in job.gpus if not exists(uuid)}
-            job.gpus -= {*job.gone, *(gpu.uuid for gpu in read)}
+            job.gpus -= job.gone | awake
             if job.gpus:
                 job.memory_bytes = job.percent = None
         self.named = {}

@@ -40,6 +40,7 @@ class Namespace:
         self.is_shared = False
         self.has_interfaces = False
         self.is_known = False
+        self.is_unread = False  # the last reading failed, though a process is in the namespace
         self._file = -1
         self._before: dict[str, dict[str, Number]] = {}  # by interface: what it had counted when it was started again …
         self._now: dict[str, dict[str, Number]] = {}  # … and what it counts since
@@ -47,6 +48,7 @@ class Namespace:
 
     def read(self, path: str) -> None:
         """Read the counters, through the file of a process that is in the namespace."""
+        self.is_unread = bool(self.pids)
         try:
             if self._file < 0:
                 self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -61,6 +63,7 @@ class Namespace:
             self._take(name, {key: counted.get(key) or 0 for key in NET_KEYS})
         if not self.is_known and self.existed:
             self._baseline = self._sum()
+        self.is_unread = False
         self.is_known, self.has_interfaces = True, self.has_interfaces or bool(found)
 
     def values(self) -> dict[str, Number]:
@@ -119,6 +122,10 @@ class NamespaceTraffic:
         if not spaces or any(space.is_shared for space in spaces):
             return {}
         return {net: sum(space.values()[net] for space in spaces) for net in NET_KEYS}
+
+    def is_unread(self, key: str) -> bool:
+        """Whether the last reading of a namespace of the job failed: its counts are those of an earlier one."""
+        return any(space.is_known and space.is_unread for space in self._jobs.get(key, {}).values())
 
     def has_interfaces(self, key: str) -> bool:
         """Whether the job can reach anything outside through a namespace of its own."""

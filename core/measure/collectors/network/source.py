@@ -108,7 +108,7 @@ class NetworkSource:
             if self._namespaces is not None and not self._is_closed:
                 self._namespaces.read(jobs, (key,))
             self._read_last_sockets(key, jobs)
-            return self._with_label(key, self._readings([key]))
+            return self._with_label(key, self._readings([key], is_last=True))
         finally:
             self._lock.release()
 
@@ -137,12 +137,14 @@ class NetworkSource:
                 return
             time.sleep(STEP_SECONDS)
 
-    def _readings(self, keys: list[str]) -> Readings:
+    def _readings(self, keys: list[str], is_last: bool = False) -> Readings:
+        """What is known of these jobs. Without a reading of its namespace a job has no values, except at its end."""
         readings = Readings()
         for key in keys:
             values, label, incomplete = self._of_job(key)
+            is_unread = self._namespaces is not None and self._namespaces.is_unread(key)
             if values:
-                readings.jobs[key] = values
+                readings.jobs[key] = {} if is_unread and label == NAMESPACE_LABEL and not is_last else values
             if values or incomplete:
                 readings.remarks[key] = Remarks({"network": label} if values else {}, tuple(incomplete))
         return readings

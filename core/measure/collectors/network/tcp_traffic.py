@@ -82,8 +82,8 @@ class TcpTraffic:
             self._take_closed()
             return
         self._listed_at = time.monotonic()
-        find = partial(self._find, jobs)
-        self._sockets.take_listed(self._list(), find if self._credit_seconds > 0 else None)
+        find = partial(self._find, jobs) if self._credit_seconds > 0 else None
+        self._sockets.take_listed(self._list(), find)
         for key in new & self._late.keys():
             self._sockets.jobs[key].begin()
         if self._readings % UDP_EVERY == 0 and self._credit_seconds > 0:
