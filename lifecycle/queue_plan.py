@@ -10,6 +10,8 @@ from jobtop.core.run.scheduling import RETRIED, Running, Waiting, plan
 from jobtop.store import queue_rows
 from jobtop.store.rows import check_partial_row, parse_queue, parse_status
 
+ATTACHED = '"attached"'  # among the flags of a job, as the store has them
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,7 +116,7 @@ class Lineup:
             (self.to_retry.add if again else self.to_retry.discard)(job_id)
         elif queued and status is not Status.RUNNING and row["shim_pid"] is None and not is_claimed(row):
             self.waiting[job_id] = waiting_row(row, queued)
-        else:
+        elif ATTACHED not in row["flags"]:  # what jobtop did not start reserves nothing: a service never ends
             self.running[job_id] = running_row(row, queued)
 
 

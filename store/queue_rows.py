@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     "seq, id, host, status, queue, limit_cpus, limit_memory_bytes, limit_gpus, limit_runtime_seconds,"
     " limit_timeout_seconds, start_time, parent_id, shim_pid, recorder_boot, recorder_pid, recorder_start, settled,"
-    " touched, reason"
+    " touched, reason, flags"
 )
 ROW_CHECKER = RowChecker(tuple(COLUMNS.split(", ")))
 TO_RETRY = (

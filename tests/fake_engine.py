@@ -218,5 +218,6 @@ def fake_engine(path: Path, rows: list[dict[str, Any]]) -> Iterator[FakeEngine]:
             engine.ended.set()
             # The docker package leaves a socket open if a connection is refused: no client may be left.
             wait_for(lambda: not [each.name for each in threading.enumerate() if is_client(each, before)])
+            engine.disconnect()
             server.shutdown()
             thread.join()

@@ -375,3 +375,11 @@ def test_jobs_that_others_wait_for_are_known_with_all_attempts(queue: Queue) -> 
     again = queue.retry(first, NOW)
     last = submitted(queue, Queued(after=(first.id,)))
     assert Lineup(queue).needed() == {first.id: {last.id}, again.id: {last.id}}
+
+
+def test_what_jobtop_did_not_start_reserves_nothing(queue: Queue) -> None:
+    queue.jobs.insert(running_job(flags=("attached",), limits=Limits(cpus=2.0)))
+    ours = queue.jobs.insert(running_job(flags=("throttled",)))
+    lineup = Lineup(queue)
+    lineup.refresh()
+    assert lineup.running.keys() == {ours.id}
