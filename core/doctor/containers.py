@@ -57,9 +57,11 @@ def container_findings(machine: MachineFiles, environ: Mapping[str, str], which:
         "systemctl start podman.socket" if machine.has_systemd else "podman system service --time=0",
         "systemctl --user start podman.socket" if machine.has_user_manager else "podman system service --time=0",
     )
-    host = environ.get("DOCKER_HOST", "")
+    host, podman_host = environ.get("DOCKER_HOST", ""), environ.get("CONTAINER_HOST", "")
     found = [named_host(host, machine) if host else engine_finding(docker, machine, which)]
-    if which(podman.server) or any(machine.has(place) for place in podman.sockets):
+    if podman_host:
+        found.append(named_host(podman_host, machine, "Podman", "CONTAINER_HOST"))
+    elif which(podman.server) or any(machine.has(place) for place in podman.sockets):
         found.append(engine_finding(podman, machine, which))
     found = [reachable_from_inside(finding, machine) for finding in found]
     gpu = gpu_finding(machine, which) if any(finding.state is State.WORKS for finding in found) else None
@@ -98,16 +100,16 @@ def _has_nvidia_device(machine: MachineFiles, place: str) -> bool:
         return False
 
 
-def named_host(host: str, machine: MachineFiles) -> Finding:
-    """Check the server that DOCKER_HOST names."""
+def named_host(host: str, machine: MachineFiles, engine: str = "Docker", variable: str = "DOCKER_HOST") -> Finding:
+    """Check the server that an environment variable names."""
     try:
-        return Finding("Docker", State.WORKS, f"{version_at(host)} answers at {host} (DOCKER_HOST); {SHOWN}")
+        return Finding(engine, State.WORKS, f"{version_at(host)} answers at {host} ({variable}); {SHOWN}")
     except PermissionError as error:
         path = host.removeprefix("unix://")
-        return Finding("Docker", State.FAILS, f"DOCKER_HOST={host}: {error.strerror}", join_remedy(path, machine))
+        return Finding(engine, State.FAILS, f"{variable}={host}: {error.strerror}", join_remedy(path, machine))
     except (OSError, EngineProblem) as error:
-        meaning = f"DOCKER_HOST={host}: {words(error)}"
-        return Finding("Docker", State.FAILS, meaning, "unset DOCKER_HOST, or start the server that it names")
+        meaning = f"{variable}={host}: {words(error)}"
+        return Finding(engine, State.FAILS, meaning, f"unset {variable}, or start the server that it names")
 
 
 def engine_finding(engine: Engine, machine: MachineFiles, which: Which) -> Finding:

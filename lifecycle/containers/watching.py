@@ -24,7 +24,7 @@ FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.02, 2.0  # between two looks at its me
 LOOK_SHARE = 0.05  # of its age
 MARGIN_SECONDS = 2.0  # the container has to be gone before the shim kills the runner
 KILL_AGAIN_SECONDS = 1.0
-ENDING = (signals.SIGINT, signals.SIGTERM, signals.SIGHUP, signals.SIGQUIT)
+ENDING = tuple(getattr(signals, f"SIG{name}") for name in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2"))
 MASKS = ("SigBlk:", "SigIgn:", "SigCgt:")
 PIPE_SECONDS = 1.0  # for a container to end after its reader has gone
 

@@ -85,6 +85,16 @@ def test_docker_host_is_respected(machine: MachineFiles) -> None:
         assert "not checked" in found(machine, DOCKER_HOST=other)[0].meaning
 
 
+def test_container_host_is_respected(machine: MachineFiles) -> None:
+    place = machine.path("elsewhere.sock")
+    with served(place, PODMAN):
+        docker, podman = found(machine, "podman", CONTAINER_HOST=f"unix://{place}")
+    assert (docker.name, podman.name, podman.state) == ("Docker", "Podman", State.WORKS)
+    assert "CONTAINER_HOST" in podman.meaning
+    gone = found(machine, CONTAINER_HOST=f"unix://{machine.path('nothing')}")[1]
+    assert (gone.state, "unset CONTAINER_HOST" in str(gone.remedy)) == (State.FAILS, True)
+
+
 def test_a_server_at_a_port_is_asked(machine: MachineFiles) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         host = f"tcp://127.0.0.1:{listening.getsockname()[1]}"
