@@ -26,7 +26,7 @@ LIST_SECONDS = 0.9  # between two lists, if no connection was opened meanwhile
 # The share of a core for the search for the owners of sockets, and how much of it may be saved up. The first search
 # reads every process of the jobs; of many processes any search is expensive, and one may cost more than was saved up.
 FIND_CORES, MOST_CREDIT_SECONDS = 0.001, 0.1
-FIND_CORES_OF_MANY, MOST_CREDIT_SECONDS_OF_MANY = 0.0004, 0.01
+FIND_CORES_OF_MANY, MOST_CREDIT_SECONDS_OF_MANY = 0.0003, 0.01
 UDP_EVERY = 4  # readings
 
 
