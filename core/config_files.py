@@ -95,15 +95,30 @@ def _of_project(settings: FileSettings, path: Path) -> FileSettings:
     return replace(settings, alerts=alerts)
 
 
-def trust_project(path: Path, environ: Mapping[str, str], root: str = "/") -> tuple[RuleChange, ...]:
-    """Trust a project's file as it is now; return the rules of weaker files and of jobtop that it changes.
+@record
+class ProjectChanges:
+    """What a trusted file of a project does: the rules of others that it changes, its settings and its actions.
+
+    `settings` need trust. `replaced` are those of the `actions` that a weaker file has under the same name.
+    """
+
+    rules: tuple[RuleChange, ...] = ()
+    settings: tuple[str, ...] = ()
+    actions: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+
+
+def trust_project(path: Path, environ: Mapping[str, str], root: str = "/") -> ProjectChanges:
+    """Trust a project's file as it is now; return what it changes.
 
     ConfigError if anything in it is wrong. `root` is where `etc` is.
     """
     from jobtop.core.alerts.rule_set import rule_changes, table_problems
 
-    weaker = _weaker_alerts(path, environ, root)
-    changes: list[RuleChange] = []
+    parts = _weaker_settings(path, environ, root)
+    weaker = [alert for part in parts for alert in part.alerts]
+    known = {action.name for part in parts for action in part.actions}
+    changes: list[ProjectChanges] = []
 
     def check(content: bytes) -> None:
         problems: list[str] = []
@@ -113,20 +128,25 @@ def trust_project(path: Path, environ: Mapping[str, str], root: str = "/") -> tu
         problems += table_problems(found.alerts, found.actions, weaker)
         if problems:
             raise ConfigError(problems[0])
-        changes.extend(rule_changes(found.alerts, weaker))
+        settings = [entry.key for entry in found.entries if entry.key not in UNTRUSTED_KEYS]
+        settings += [f"[{name}]" for name, said in (("keys", found.keys), ("[retention]", found.retention)) if said]
+        names = tuple(action.name for action in found.actions)
+        rules = tuple(rule_changes(found.alerts, weaker))
+        replaced = tuple(name for name in names if name in known)
+        changes.append(ProjectChanges(rules, tuple(settings), names, replaced))
 
     try:
         trust(path, Path(state_dir(environ)), MAX_FILE_BYTES, check)
     except UnsafeFile as unsafe:
         raise ConfigError(f"{path}: {unsafe}") from unsafe
-    return tuple(changes)
+    return changes[-1]
 
 
-def _weaker_alerts(path: Path, environ: Mapping[str, str], root: str) -> list[Alert]:
-    """Return the alerts of the files that a project's file is stronger than, the weakest first."""
+def _weaker_settings(path: Path, environ: Mapping[str, str], root: str) -> list[FileSettings]:
+    """Return the settings of the files that a project's file is stronger than, the weakest first."""
     _, *names = config_files(environ, str(path.parent), root)
     documents = (_trusted_document(Path(name), name == names[-1], []) for name in reversed(names))
-    return [alert for document in documents if document is not None for alert in _settings_of(document).alerts]
+    return [_settings_of(document) for document in documents if document is not None]
 
 
 def _trusted_document(path: Path, is_of_system: bool, notices: list[str]) -> Document | None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from jobtop.core.alerts.model import BUILT_IN, Rule
-from jobtop.core.alerts.rule_set import RuleChange, RuleSet, load_rule_set, rule_notices
+from jobtop.core.alerts.rule_set import RuleSet, load_rule_set, rule_notices
 from jobtop.core.config import Config, load
-from jobtop.core.config_files import trust_project
+from jobtop.core.config_files import ProjectChanges, trust_project
 from jobtop.core.doctor.checks import Finding, MachineFiles
 from jobtop.core.errors import ConfigError, ExitCode
 
@@ -79,7 +79,7 @@ class Machine:
         assert str(caught.value).isprintable()
         return str(caught.value)
 
-    def trust(self) -> tuple[RuleChange, ...]:
+    def trust(self) -> ProjectChanges:
         return trust_project(self.project_file, self.environ, str(self.root))
 
 

@@ -13,7 +13,7 @@ from jobtop.cli.text.tables import TableColumn, format_options, print_records, t
 from jobtop.core.alerts.model import BUILT_IN
 from jobtop.core.alerts.rule_set import RuleChange
 from jobtop.core.config import Config, shown_action
-from jobtop.core.config_files import trust_project
+from jobtop.core.config_files import ProjectChanges, trust_project
 from jobtop.core.errors import BadValue
 from jobtop.core.paths import PROJECT_CONFIG
 from jobtop.core.retention import policy_warning, read_policy
@@ -87,9 +87,20 @@ def trust_file(app: App, path: str | None) -> int:
         raise BadValue(f"{file}: there is no such file to trust")
     changes = trust_project(file, app.environ)
     print(f"{file} is trusted until it changes")
-    for change in changes:
-        print(f"  {change_text(change)}")
+    for line in (*map(change_text, changes.rules), *setting_lines(changes)):
+        print(f"  {line}")
     return 0
+
+
+def setting_lines(changes: ProjectChanges) -> Iterator[str]:
+    """Yield a line about the settings of a project that need trust, and one about its actions."""
+    if changes.settings:
+        yield f"it sets {', '.join(map(printable, changes.settings))}"
+    new = [name for name in changes.actions if name not in changes.replaced]
+    if new:
+        yield f"it adds the actions {', '.join(map(printable, new))}"
+    if changes.replaced:
+        yield f"in its jobs these actions replace yours of the same name: {', '.join(map(printable, changes.replaced))}"
 
 
 def change_text(change: RuleChange) -> str:

@@ -156,7 +156,7 @@ def test_a_project_that_changes_rules_of_the_user_can_be_trusted_and_says_which(
         "[[alert]]\nname = 'busy'\nabove = 80\n[[alert]]\nname = 'load'\nabove = 8\nfor = '1m'\n"
         "[[alert]]\nname = 'gpu-idle'\nenabled = false\n[[alert]]\nname = 'new'\nmetric = 'mem.used'\nabove = 1",
     )
-    assert machine.trust() == (
+    assert machine.trust().rules == (
         RuleChange("busy", str(machine.user_file), ("above",)),
         RuleChange("load", str(machine.system_file), ("above", "for")),
         RuleChange("gpu-idle", BUILT_IN, ("enabled",)),
@@ -391,3 +391,16 @@ def test_trust_that_cannot_be_kept_is_an_error(machine: Machine) -> None:
     machine.state.touch()
     with pytest.raises(StoreUnavailable, match=r"trusted.json: cannot be written: File exists"):
         machine.trust()
+
+
+def test_trust_names_settings_and_actions_too(machine: Machine) -> None:
+    machine.write(machine.user_file, '[[action]]\nname = "hook"\ntype = "webhook"\nurl = "https://a.example"\n')
+    machine.write(
+        machine.project_file,
+        'run.ui = "never"\nalerts.off = ["job-failed"]\nalerts.actions = ["other"]\n[keys]\n"app.quit" = "Q"\n'
+        '[[action]]\nname = "hook"\ntype = "webhook"\nurl = "https://b.example"\n'
+        '[[action]]\nname = "other"\ntype = "bell"\n',
+    )
+    changes = machine.trust()
+    assert set(changes.settings) == {"alerts.off", "alerts.actions", "[keys]"}
+    assert (changes.actions, changes.replaced) == (("hook", "other"), ("hook",))
