@@ -1,19 +1,24 @@
 """The screen of one container: header, charts, logs, processes, events and inspection, each with a reason if empty."""
 
+import threading
+import time
 from pathlib import Path
 
+import pytest
 from still_containers import AT, DOCKER, StillContainers, still_row
 
 from jobtop.core.measure.collectors.docker.model import ContainerEvent
 from jobtop.core.record import replace
 from jobtop.tui.app import Options
 from jobtop.tui.data.containers.source import Act
+from jobtop.tui.demo.containers import DemoContainers, DemoLog
 from jobtop.tui.screens.container.screen import ContainerScreen
 from jobtop.tui.widgets.log_view import MOST_AT_ONCE, LogView
 from jobtop.tui.widgets.prose import Prose
 from jobtop.tui.widgets.tables.container_events import event_lines
 from records import kept_jobs
 from stage import text_of
+from support import wait_for
 from visiting import Visitor, visit
 
 WIDE, NARROW, SMALLEST = (170, 42), (80, 24), (60, 15)
@@ -46,6 +51,38 @@ def test_everything_known_of_a_container_is_on_its_screen(home: Path) -> None:
         )
 
     visit(home, scene, WIDE, options(StillContainers(replace(row, events=events))))
+
+
+def test_the_thread_of_the_log_ends_with_the_screen_and_with_the_console(home: Path) -> None:
+    def reading() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name == "jobtop-log"]
+
+    before = reading()
+
+    async def scene(visitor: Visitor) -> None:
+        await opened(visitor, "╭─ Logs")
+        await visitor.until(lambda: len(reading()) > len(before))
+        await visitor.press("escape")
+        await visitor.until(lambda: reading() == before)
+        await opened(visitor, "╭─ Logs")
+        await visitor.until(lambda: len(reading()) > len(before))
+
+    visit(home, scene, WIDE, Options([], containers=DemoContainers({})))
+    wait_for(lambda: reading() == before)
+
+
+def test_a_log_of_the_demo_after_a_long_sleep_has_only_its_newest_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, source = time.time(), DemoContainers({})
+    container = next(row.container for row in source.at(now, False).rows if row.container.is_alive)
+    log = DemoLog(container, 10)
+    monkeypatch.setattr(time, "time", lambda: now)
+    lines = iter(log)
+    before = [next(lines) for _ in range(10)]
+    monkeypatch.setattr(time, "time", lambda: now + 1e7)
+    newest = [next(lines) for _ in range(10)]
+    log.close()
+    assert (before[-1].at or 0.0) <= now
+    assert (newest[0].at or 0.0) > now + 1e7 - 600
 
 
 def test_secrets_are_hidden_in_the_inspection(home: Path) -> None:

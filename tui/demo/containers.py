@@ -154,14 +154,14 @@ class DemoLog:
         self._tail, self._closed = min(tail, 400), threading.Event()
 
     def __iter__(self) -> Iterator[LogLine]:
-        pace = self._each.seconds_per_line
-        number = int(time.time() / pace) - self._tail
+        pace, last = self._each.seconds_per_line, 0
         ends = self._container.finished_at
         while not self._closed.is_set():
-            while (number + 1) * pace <= (time.time() if ends is None else ends):
-                number += 1
+            newest = int((time.time() if ends is None else ends) / pace)
+            for number in range(max(last, newest - self._tail) + 1, newest + 1):  # after a sleep only the newest
                 if number * pace >= (self._container.started_at or 0.0):
                     yield self._line(number, number * pace)
+            last = newest
             if ends is not None:
                 return
             self._closed.wait(LINE_SECONDS)

@@ -112,7 +112,7 @@ class LogView(Painted, can_focus=True):
         self.tail, self.why_none = tail, why_none
         self._again()
 
-    def close(self) -> None:
+    def on_unmount(self) -> None:
         if self.tail is not None:
             self.tail.close()
             self.tail = None

@@ -19,7 +19,7 @@ from jobtop.tui.screens.container.actions import ContainerPage
 from jobtop.tui.screens.container.charts import BOTH, CHARTS, container_chart
 from jobtop.tui.screens.container.header import ContainerHeader, ContainerHeaderView
 from jobtop.tui.screens.container.inside import Inside
-from jobtop.tui.widgets.log_view import LogPane, LogView
+from jobtop.tui.widgets.log_view import LogPane
 from jobtop.tui.widgets.prose import Prose
 from jobtop.tui.widgets.tab_line import Tab, TabLine
 from jobtop.tui.widgets.table import Table
@@ -123,8 +123,6 @@ class ContainerScreen(ContainerPage):
 
     def on_unmount(self) -> None:
         self.container_feed.track(self.key).keep_usual()
-        for view in self.query(LogView):
-            view.close()
 
     @property
     def engine(self) -> EngineState | None:
