@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fake_engine import FakeEngine, container_id, container_row, fake_engine
+from fake_engine import FakeEngine, container_id, container_row, fake_engine, is_client
 from jobtop.core.measure.collectors.docker.model import Endpoint
 from jobtop.core.measure.collectors.docker.monitor import ContainerMonitor
 from jobtop.core.measure.collectors.docker.snapshot import STATS_API, ContainerRow, EngineState
@@ -175,8 +175,9 @@ def test_a_container_that_cannot_be_inspected_costs_only_its_own_details(
 
 
 def test_no_thread_is_left(engine: FakeEngine, watch: Callable[..., ContainerMonitor]) -> None:
+    before = set(threading.enumerate())  # threads that another test left
     monitor = watch(engine)
     wait_for(lambda: row(monitor, "web"))
     listens(engine)
     monitor.close()
-    wait_for(lambda: not [each.name for each in threading.enumerate() if each.name.startswith("jobtop-")])
+    wait_for(lambda: not [each.name for each in threading.enumerate() if is_client(each, before)])
