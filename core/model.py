@@ -164,12 +164,29 @@ class StopRequest:
 
 
 @record
+class RetryRule:
+    """Which exit codes are tried again, how often, and what is run before; no codes: every failure."""
+
+    exit_codes: tuple[int, ...] = ()
+    recovery_script: str | None = None
+    max_retries: int = 3
+
+    def fits(self, exit_code: int | None) -> bool:
+        return not self.exit_codes or exit_code in self.exit_codes
+
+    def to_json(self) -> dict[str, Any]:
+        return as_dict(self) | {"exit_codes": list(self.exit_codes)}
+
+
+@record
 class Queued:
-    """The queue entry of a job; `after` are the ids of jobs that have to succeed first."""
+    """The queue entry of a job: `after` are the ids of jobs that have to succeed first, `after_end` only to end."""
 
     priority: int = 0
     group: str | None = None
+    slots: int | None = None  # how many jobs of its group may run at once, if jobtop group does not say
     after: tuple[str, ...] = ()
+    after_end: tuple[str, ...] = ()
     not_before: float | None = None
     retries: int = 0  # left
     attempt: int = 1
@@ -179,7 +196,8 @@ class Queued:
     gpus: tuple[str, ...] = ()  # assigned to it
 
     def to_json(self) -> dict[str, Any]:
-        return as_dict(self) | {"after": list(self.after), "gpus": list(self.gpus), "not_before": iso(self.not_before)}
+        lists = {"after": list(self.after), "after_end": list(self.after_end), "gpus": list(self.gpus)}
+        return as_dict(self) | lists | {"not_before": iso(self.not_before)}
 
 
 @record
@@ -203,9 +221,11 @@ class JobSpec:
     nice: int | None = None
     ionice: str | None = None  # CLASS[:LEVEL]
     container: dict[str, Any] | None = None  # the order of a container, see core/run/containers/order.py
+    retry_rules: tuple[RetryRule, ...] = ()  # which failures of a queued job are tried again; none: all of them
 
     def to_json(self) -> dict[str, Any]:
-        return as_dict(self) | {"command": list(self.command), "schema_version": SCHEMA_VERSION}
+        rules = [rule.to_json() for rule in self.retry_rules]
+        return as_dict(self) | {"command": list(self.command), "retry_rules": rules, "schema_version": SCHEMA_VERSION}
 
 
 @record
@@ -338,8 +358,13 @@ def queued_from(shape: dict[str, Any] | None) -> Queued | None:
     if shape is None:
         return None
     moment = shape.get("not_before")
-    lists = {key: tuple(shape.get(key) or ()) for key in ("after", "gpus")}
+    lists = {key: tuple(shape.get(key) or ()) for key in ("after", "after_end", "gpus")}
     return known(Queued, shape | lists | {"not_before": None if moment is None else from_iso(moment)})
+
+
+def retry_rule_from(shape: dict[str, Any]) -> RetryRule:
+    """The inverse of `RetryRule.to_json`."""
+    return known(RetryRule, shape | {"exit_codes": tuple(shape.get("exit_codes") or ())})
 
 
 MOMENTS = ("submitted_at", "start_time", "end_time")

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from jobtop.core.errors import StartError, StoreUnavailable, UnknownJob, UsageError
 from jobtop.core.measure.collectors.proc import is_alive, send
-from jobtop.core.model import Job, Monitor, Queued, Status, StopRequest, Usage
+from jobtop.core.model import Job, Limits, Monitor, Queued, Status, StopRequest, Usage
 from jobtop.core.procfs import CALL_FOR_AGENT
 from jobtop.core.record import replace
 from jobtop.core.run.scheduling import retry_seconds, will_be_retried
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from jobtop.core.job_id import JobId
-    from jobtop.core.model import Identity, JobSpec
+    from jobtop.core.model import Identity, JobSpec, RetryRule
     from jobtop.core.paths import StatePaths
     from jobtop.store.jobs import Event, Jobs
 
@@ -125,6 +125,7 @@ class Queue:
     def retry(self, job: Job, now: float, by_hand: bool = False) -> Job:
         """Queue an ended job again as a new job, and write the new id into the old row; this succeeds only once."""
         spec, job_id = self.spec(job), new_id()
+        rule = None if by_hand else retry_rule(job, spec)
 
         def retried(row: Job) -> tuple[Job, tuple[Event, ...]]:
             check_retry(row, by_hand)
@@ -132,13 +133,48 @@ class Queue:
 
         env = spec.env | {"JOBTOP_JOB_ID": str(job_id)}
         self._keep_spec(replace(spec, id=job_id, env=env, detached=True, pty=False))
+        recovery = None if rule is None else self._recovery(job, spec, rule, now)
         try:
             with self.jobs.database.writing():
-                before = self.jobs.change(job.id, retried)
-                return self.jobs.insert(made_again(before, job_id, now, by_hand), event("submitted", retry_of=job.id))
+                again = made_again(self.jobs.change(job.id, retried), job_id, now, by_hand)
+                if recovery is not None:
+                    self.jobs.insert(recovery, event("submitted", recovers=job.id))
+                    again = replace(again, queue=replace(again.queue or Queued(), after=(recovery.id,)))
+                return self.jobs.insert(again, event("submitted", retry_of=job.id))
         except BaseException:
             remove_file(self.paths.spec(job_id))
+            if recovery is not None:
+                remove_file(self.paths.spec(recovery.id))
             raise
+
+    def _recovery(self, job: Job, spec: JobSpec, rule: RetryRule, now: float) -> Job | None:
+        """The job that runs the recovery script of a rule before a retry, with its spec written; None without one."""
+        if not rule.recovery_script:
+            return None
+        job_id, attempt = new_id(), (job.queue or Queued()).attempt
+        command = ("/bin/sh", "-c", rule.recovery_script)
+        env = spec.env | {
+            "JOBTOP_JOB_ID": str(job_id),
+            "TORC_JOB_ID": str(job.seq),
+            "TORC_RETURN_CODE": str(job.exit_code),
+            "TORC_ATTEMPT_ID": str(attempt),
+        }
+        self._keep_spec(
+            replace(spec, id=job_id, env=env, command=command, timeout_seconds=None, container=None, retry_rules=())
+        )
+        carried = {name: getattr(job, name) for name in ("host", "user", "cwd", "tags", "environment")}
+        return Job(
+            id=job_id,
+            **carried,
+            name=f"{job.name} recovery",
+            command=command,
+            status=Status.QUEUED,
+            submitted_at=now,
+            limits=Limits(cpus=0.0),
+            monitor=Monitor(interval_seconds=job.monitor.interval_seconds),
+            queue=Queued(priority=(job.queue or Queued()).priority),
+            grace_seconds=job.grace_seconds,
+        )
 
     def spec(self, job: Job) -> JobSpec:
         """The command and environment of a job."""
@@ -265,6 +301,20 @@ def check_retry(job: Job, by_hand: bool) -> None:
         raise UsageError(f"job {job.id[:8]} has no attempt left")
 
 
+def retry_rule(job: Job, spec: JobSpec) -> RetryRule | None:
+    """The rule by which a job is tried again; None if it has none. Raises UsageError if none of its rules fits."""
+    if not spec.retry_rules:
+        return None
+    queued = job.queue or Queued()
+    fitting = [rule for rule in spec.retry_rules if rule.fits(job.exit_code)]
+    if not fitting:
+        raise UsageError(f"exit code {job.exit_code} is not among those that are tried again")
+    for rule in fitting:
+        if queued.attempt <= rule.max_retries:
+            return rule
+    raise UsageError(f"it was tried {queued.attempt} times, as often as its failure handler says")
+
+
 def made_again(job: Job, job_id: JobId, now: float, by_hand: bool) -> Job:
     """The next attempt at a job: later and with one attempt less, or `by_hand` at once and with all attempts again."""
     before = job.queue or Queued()
@@ -275,7 +325,7 @@ def made_again(job: Job, job_id: JobId, now: float, by_hand: bool) -> Job:
         delay = retry_seconds(before.attempt)
         queued = replace(queued, retries=before.retries - 1, attempt=before.attempt + 1, not_before=now + delay)
     if job.start_time is not None:  # the jobs it waited for have succeeded
-        queued = replace(queued, after=())
+        queued = replace(queued, after=(), after_end=())
     return Job(
         id=job_id,
         **{name: getattr(job, name) for name in CARRIED},

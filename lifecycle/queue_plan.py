@@ -54,21 +54,23 @@ class Lineup:
 
     def plan(self, capacity: Capacity, now: float) -> Plan:
         """Which jobs to start now, and why the others wait."""
-        asked = {job_id for job in self.waiting.values() for job_id in job.after}
+        asked = {job_id for job in self.waiting.values() for job_id in (*job.after, *job.after_end)}
         unknown = asked - self.waiting.keys() - self.running.keys() - self._succeeded
         outcomes: dict[str, Status | None] = dict.fromkeys(asked, Status.QUEUED)
         outcomes |= dict.fromkeys(asked & self._succeeded, Status.SUCCESS)
         if unknown:
             outcomes |= self.queue.outcomes(unknown)
             self._succeeded |= {job_id for job_id in unknown if outcomes[job_id] is Status.SUCCESS}
-        return plan(self.waiting.values(), self.running.values(), capacity, self.groups, outcomes, now)
+        known: list[Waiting | Running] = [*self.waiting.values(), *self.running.values()]
+        slots = {job.group: job.slots for job in known if job.group is not None and job.slots is not None}
+        return plan(self.waiting.values(), self.running.values(), capacity, slots | self.groups, outcomes, now)
 
     def needed(self) -> dict[str, set[str]]:
         """Each job that queued jobs depend on, and each attempt at it, with the ids of those queued jobs."""
         self.refresh()
         found: dict[str, set[str]] = {}
         for job in self.waiting.values():
-            for job_id in job.after:
+            for job_id in (*job.after, *job.after_end):
                 for attempt in self.queue.attempts(job_id):
                     found.setdefault(attempt, set()).add(job.id)
         return found
@@ -140,6 +142,8 @@ def waiting_row(row: Mapping[str, Any], queued: dict[str, Any]) -> Waiting:
         queued["attempt"],
         row["status"] == Status.PAUSED,
         row["reason"],
+        tuple(queued["after_end"]),
+        queued["slots"],
     )
 
 
@@ -155,6 +159,7 @@ def running_row(row: Mapping[str, Any], queued: dict[str, Any]) -> Running:
         tuple(queued.get("gpus", ())),
         start + seconds if known else None,
         row["parent_id"],
+        queued.get("slots"),
     )
 
 

@@ -4,7 +4,7 @@ A new store is made from this in a quarter of the time that all migrations take.
 """
 
 # ruff: noqa: E501
-SCRIPT_VERSION = 11
+SCRIPT_VERSION = 12
 SCRIPT = """
 CREATE TABLE jobs (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -354,6 +354,38 @@ CREATE TABLE container_follows (
     options TEXT NOT NULL DEFAULT '{}',
     PRIMARY KEY (host, url, label)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE workflows (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL,
+    file TEXT NOT NULL,
+    cwd TEXT NOT NULL,
+    host TEXT NOT NULL,
+    user TEXT NOT NULL,
+    at REAL NOT NULL
+) STRICT;
+CREATE INDEX workflows_by_name ON workflows (name, id);
+CREATE TABLE workflow_runs (
+    workflow_id INTEGER NOT NULL REFERENCES workflows (id) ON DELETE CASCADE,
+    run_id INTEGER NOT NULL,
+    at REAL NOT NULL,
+    settings TEXT NOT NULL,
+    PRIMARY KEY (workflow_id, run_id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE workflow_jobs (
+    workflow_id INTEGER NOT NULL,
+    run_id INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    role TEXT NOT NULL,
+    job_id TEXT NOT NULL,
+    after TEXT NOT NULL,
+    after_end TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    is_kept INTEGER NOT NULL,
+    PRIMARY KEY (workflow_id, run_id, position),
+    FOREIGN KEY (workflow_id, run_id) REFERENCES workflow_runs (workflow_id, run_id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+CREATE INDEX workflow_jobs_by_job ON workflow_jobs (job_id);
 INSERT INTO "touches" VALUES(0);
 DELETE FROM "sqlite_sequence";
 """

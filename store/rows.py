@@ -318,7 +318,8 @@ def _is_text_list(value: Any) -> bool:
 QUEUE_CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("priority", "retries", "attempt"), _is_integer),
     **dict.fromkeys(("group", "retry_of", "retried_by", "not_before"), _is_text_or_absent),
-    **dict.fromkeys(("after", "gpus"), _is_text_list),
+    **dict.fromkeys(("after", "after_end", "gpus"), _is_text_list),
+    "slots": lambda value: value is None or _is_integer(value),
     "is_forced": lambda value: type(value) is bool,
 }
 

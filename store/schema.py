@@ -463,13 +463,51 @@ CREATE TABLE container_follows (
 ) STRICT, WITHOUT ROWID;
 """
 
+# `workflows` has a row for each workflow file that was run or submitted, `workflow_runs` one for each time: `settings`
+# is JSON. `workflow_jobs` has the jobs of each run: `job_id` is the first attempt, `after` and `after_end` are JSON
+# lists of names, `fingerprint` is what the job was made from. `is_kept` is 1 if an earlier run has done the job.
+V12 = """
+CREATE TABLE workflows (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL,
+    file TEXT NOT NULL,
+    cwd TEXT NOT NULL,
+    host TEXT NOT NULL,
+    user TEXT NOT NULL,
+    at REAL NOT NULL
+) STRICT;
+CREATE INDEX workflows_by_name ON workflows (name, id);
+CREATE TABLE workflow_runs (
+    workflow_id INTEGER NOT NULL REFERENCES workflows (id) ON DELETE CASCADE,
+    run_id INTEGER NOT NULL,
+    at REAL NOT NULL,
+    settings TEXT NOT NULL,
+    PRIMARY KEY (workflow_id, run_id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE workflow_jobs (
+    workflow_id INTEGER NOT NULL,
+    run_id INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    role TEXT NOT NULL,
+    job_id TEXT NOT NULL,
+    after TEXT NOT NULL,
+    after_end TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    is_kept INTEGER NOT NULL,
+    PRIMARY KEY (workflow_id, run_id, position),
+    FOREIGN KEY (workflow_id, run_id) REFERENCES workflow_runs (workflow_id, run_id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+CREATE INDEX workflow_jobs_by_job ON workflow_jobs (job_id);
+"""
+
 TABLES = (
     *("jobs", "events", "log_marks", "head", "series", "blocks", "snapshots", "hosts", "host_head", "host_series"),
     *("host_blocks", "host_details", "leases", "groups", "touches", "agent", "devices", "device_head", "device_series"),
     *("device_blocks", "named", "named_head", "named_series", "named_blocks"),
-    *("alerts", "messages", "alert_marks", "container_follows"),
+    *("alerts", "messages", "alert_marks", "container_follows", "workflows", "workflow_runs", "workflow_jobs"),
 )
-MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11)
+MIGRATIONS: tuple[str, ...] = (V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12)
 VERSION = len(MIGRATIONS)
 
 

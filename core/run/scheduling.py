@@ -49,6 +49,8 @@ class Waiting:
     attempt: int = 1
     is_paused: bool = False
     put_off: str | None = None  # why an earlier start failed, and is tried again later
+    after_end: tuple[str, ...] = ()
+    slots: int | None = None  # of its group
 
 
 @record
@@ -63,6 +65,7 @@ class Running:
     given: tuple[str, ...] = ()  # the GPUs that the queue gave it
     ends_at: float | None = None
     parent_id: str | None = None
+    slots: int | None = None  # of its group
 
 
 @record
@@ -112,13 +115,14 @@ def plan(
     # Thousands of jobs may ask for the same. Free resources only shrink during a plan, so one refusal is valid for all.
     refused: dict[object, str] = {}
     clocks: dict[tuple[float, int], str] = {}
-    dependencies: dict[tuple[str, ...], tuple[str | None, str | None]] = {(): (None, None)}
+    dependencies: dict[object, tuple[str | None, str | None]] = {((), ()): (None, None)}
     for job in sorted(waiting, key=attrgetter("turn")):
         if job.is_paused:
             waits[job.id] = "paused"
             continue
-        if (verdict := dependencies.get(job.after)) is None:
-            verdict = dependencies[job.after] = (failure(job.after, outcomes), pending(job.after, outcomes))
+        if (verdict := dependencies.get((job.after, job.after_end))) is None:
+            waits_for = pending(job.after, outcomes) or still_live(job.after_end, outcomes)
+            verdict = dependencies[job.after, job.after_end] = (failure(job.after, outcomes), waits_for)
         if verdict[0] is not None:
             cancel[job.id] = verdict[0]
         elif verdict[1] is not None:
@@ -245,6 +249,8 @@ def waiting_from(job: Job) -> Waiting:
         queued.attempt,
         job.status is Status.PAUSED,
         job.reason,
+        queued.after_end,
+        queued.slots,
     )
 
 
@@ -254,7 +260,15 @@ def running_from(job: Job) -> Running:
     known = job.start_time is not None and seconds is not None and job.status is not Status.PAUSED
     ends_at = (job.start_time or 0.0) + (seconds or 0.0) if known else None
     return Running(
-        job.id, queued.group, limits.cpus, limits.memory_bytes, limits.gpus, queued.gpus, ends_at, job.parent_id
+        job.id,
+        queued.group,
+        limits.cpus,
+        limits.memory_bytes,
+        limits.gpus,
+        queued.gpus,
+        ends_at,
+        job.parent_id,
+        queued.slots,
     )
 
 
@@ -301,13 +315,22 @@ def failure(after: Iterable[str], outcomes: Mapping[str, Status | None]) -> str 
 
 def pending(after: Iterable[str], outcomes: Mapping[str, Status | None]) -> str | None:
     """In words, which jobs have to succeed first; None if all have."""
-    left = [job_id[:8] for job_id in after if outcomes.get(job_id) is not Status.SUCCESS]
+    return must_first([job_id for job_id in after if outcomes.get(job_id) is not Status.SUCCESS], "succeed")
+
+
+def still_live(after_end: Iterable[str], outcomes: Mapping[str, Status | None]) -> str | None:
+    """In words, which jobs have to end first; None if all have."""
+    return must_first([job_id for job_id in after_end if outcomes.get(job_id) in LIVE], "end")
+
+
+def must_first(left: list[str], verb: str) -> str | None:
+    """`jobs 3f8a21b2 and 7b9e3f1a must end first`."""
     if not left:
         return None
     if len(left) == 1:
-        return f"job {left[0]} must succeed first"
-    shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
-    return f"jobs {shown} must succeed first"
+        return f"job {left[0][:8]} must {verb} first"
+    shown = ", ".join(job_id[:8] for job_id in left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
+    return f"jobs {shown} must {verb} first"
 
 
 def until(moment: float, attempt: int, now: float) -> str:

@@ -71,6 +71,7 @@ def queue_parts(job: Job) -> list[str]:
         f"priority {queued.priority}" if queued.priority else "",
         f"group {printable(queued.group)}" if queued.group else "",
         f"after {', '.join(job_id[:8] for job_id in queued.after)}" if queued.after else "",
+        f"after the end of {', '.join(job_id[:8] for job_id in queued.after_end)}" if queued.after_end else "",
         f"not before {local(queued.not_before)}" if queued.not_before is not None else "",
         f"attempt {queued.attempt}" if queued.attempt > 1 or retries else "",
         f"{number_of(retries, 'retry', 'retries')} left" if retries else "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jobtop.core.model import RetryRule
 from jobtop.core.record import fresh, record
 
 Place = tuple[str | int, ...]
@@ -33,18 +34,6 @@ class Requirements:
     gpus: int | None = None
     nodes: int = 1
     runtime_seconds: float | None = None
-
-
-@record
-class FailureRule:
-    """Which exit codes are tried again, how often, and what is run before; no codes: all of them."""
-
-    exit_codes: tuple[int, ...] = ()
-    recovery_script: str | None = None
-    max_retries: int = 3
-
-    def fits(self, exit_code: int) -> bool:
-        return not self.exit_codes or exit_code in self.exit_codes
 
 
 @record
@@ -92,7 +81,7 @@ class WorkflowJob:
     command: str
     after: tuple[str, ...] = ()
     requirements: Requirements | None = None
-    failure_rules: tuple[FailureRule, ...] = ()
+    failure_rules: tuple[RetryRule, ...] = ()
     cancel_on_failure: bool = True  # it is cancelled if one of those before it does not succeed
     params: dict[str, Any] = fresh(default_factory=dict)
     inputs: tuple[str, ...] = ()  # names of files

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jobtop.core.errors import BadValue, ConfigError, did_you_mean
+from jobtop.core.model import RetryRule
 from jobtop.core.patterns import compile_pattern
 from jobtop.core.record import record, replace
 from jobtop.core.units import printable
@@ -16,7 +17,6 @@ from jobtop.core.workflow.document import Document, read_document
 from jobtop.core.workflow.expansion import Expanded, expand
 from jobtop.core.workflow.model import (
     Action,
-    FailureRule,
     MonitorSettings,
     Place,
     Problem,
@@ -76,7 +76,7 @@ class Reader:
         self.checker = checker
         self.shared: dict[str, Any] = {}
         self.requirements: dict[str, Requirements] = {}
-        self.handlers: dict[str, tuple[FailureRule, ...]] = {}
+        self.handlers: dict[str, tuple[RetryRule, ...]] = {}
         self.files: dict[str, WorkflowFile] = {}
         self.data: dict[str, UserData] = {}
 
@@ -127,7 +127,7 @@ class Reader:
                 if "exit_codes" not in said and not rule.get("match_all_exit_codes"):
                     self.checker.blame(place, "needs exit_codes, or match_all_exit_codes: true")
                 codes = () if rule.get("match_all_exit_codes") else rule.get("exit_codes", ())
-                rules.append(FailureRule(codes, rule.get("recovery_script"), rule.get("max_retries", 3)))
+                rules.append(RetryRule(codes, rule.get("recovery_script"), rule.get("max_retries", 3)))
             if entry["name"] in self.handlers:
                 self.checker.blame(here, f'there is another failure handler "{printable(entry["name"])}"')
             self.handlers[entry["name"]] = tuple(rules)
@@ -207,7 +207,7 @@ class Reader:
         names = [*(NEEDED[key] for key in own if key in NEEDED), *(["runtime_seconds"] if "runtime" in own else [])]
         return replace(found or Requirements(""), **{name: getattr(inline, name) for name in names})
 
-    def _handler(self, entry: Mapping[str, Any], place: Place) -> tuple[FailureRule, ...]:
+    def _handler(self, entry: Mapping[str, Any], place: Place) -> tuple[RetryRule, ...]:
         name = entry.get("failure_handler")
         if name is not None and name not in self.handlers:
             hint = did_you_mean(name, self.handlers)

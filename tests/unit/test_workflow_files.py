@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from jobtop.core.model import RetryRule
 from jobtop.core.workflow.examples import EXAMPLES
-from jobtop.core.workflow.model import FailureRule, Requirements, Workflow
+from jobtop.core.workflow.model import Requirements, Workflow
 from jobtop.core.workflow.reading import load
 
 DIAMOND = """
@@ -127,7 +128,7 @@ def test_failure_handlers_actions_and_the_monitor(tmp_path: Path) -> None:
         "slurm_schedulers: [{name: s, walltime: 01:00:00}]\nslurm_defaults: {qos: high}\n",
     )
     job = workflow.jobs["a"]
-    assert job.failure_rules == (FailureRule((10, 11), "./fix.sh", 2), FailureRule((), None, 3))
+    assert job.failure_rules == (RetryRule((10, 11), "./fix.sh", 2), RetryRule((), None, 3))
     assert not job.cancel_on_failure
     assert [(action.trigger, action.jobs) for action in workflow.actions] == [
         ("on_jobs_complete", ("a",)),
