@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from jobtop.core.units import number_of, printable
-from jobtop.core.workflow.ordering import depths
+from jobtop.core.workflow.ordering import depths, ordered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobtop.core.workflow.model import Workflow
+    from jobtop.core.workflow.plan import PlannedJob
 
 MOST_NAMES = 4  # of what a job depends on
 
@@ -53,3 +54,20 @@ def quoted(text: str, quote: str = '\\"') -> str:
     """A name in quotes; control characters are shown as escapes, which Graphviz must not obey."""
     safe = printable(text).replace("\\", "\\\\") if quote == '\\"' else printable(text).replace("#", "#35;")
     return '"' + safe.replace('"', quote) + '"'
+
+
+def plan_lines(plans: Sequence[PlannedJob]) -> list[str]:
+    """The jobs that a run would queue, in stages; actions are in brackets."""
+    after = {plan.name: (*plan.after, *plan.after_end) for plan in plans}
+    order, _ = ordered(after)
+    stages: dict[int, list[str]] = {}
+    for name, depth in depths(after, order).items():
+        stages.setdefault(depth, []).append(name)
+    known = {plan.name: plan for plan in plans}
+    lines = []
+    for depth, names in sorted(stages.items()):
+        lines.append(f"stage {depth + 1}: {number_of(len(names), 'job')}")
+        for name in names:
+            shown = printable(name if known[name].job is not None else f"({name})")
+            lines.append(f"  {shown}: {printable(known[name].command)}{waiting_words(after[name])}")
+    return lines

@@ -2,12 +2,24 @@
 
 from jobtop.cli.verb_group import verb_group
 
-VERBS = {"init": "init:init", "validate": "validate:validate", "graph": "graph:graph"}
+VERBS = {
+    "init": "init:init",
+    "validate": "validate:validate",
+    "graph": "graph:graph",
+    "run": "starting:run",
+    "submit": "starting:submit",
+    "retry": "starting:retry",
+    "status": "looking:status",
+    "show": "looking:show",
+    "list": "looking:list_",
+    "cancel": "looking:cancel",
+    "report": "report:report",
+}
 
 
 @verb_group("jobtop.cli.verbs.workflow", VERBS)
 def workflow() -> None:
-    """Check workflow files, and draw the order of their jobs.
+    """Run the jobs of workflow files in their order, and look at their runs.
 
     A workflow is a YAML, TOML, JSON or JSON5 file with jobs, what they depend on and what they need. Torc's workflow
     files are read as they are.

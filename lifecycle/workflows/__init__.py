@@ -1,0 +1,1 @@
+"""Runs of workflows: their jobs are queued, and the agent runs them."""
