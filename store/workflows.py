@@ -114,11 +114,18 @@ class Workflows:
             if newest := self.newest(1):
                 return newest[0]
             raise UsageError(NO_WORKFLOW)
-        if reference.isdecimal() and len(reference) < 16 and (found := self._read("WHERE id = ?", (int(reference),))):
-            return found[0]
-        if found := self._read("WHERE name = CAST(? AS TEXT) ORDER BY id DESC LIMIT 1", (stored_text(reference),)):
+        if found := self._named(reference):
             return found[0]
         raise UsageError(f'there is no workflow "{printable(reference)}" here: jobtop workflow list')
+
+    def has(self, reference: str) -> bool:
+        """Whether a workflow has this number or this name."""
+        return bool(self._named(reference))
+
+    def _named(self, reference: str) -> list[WorkflowRow]:
+        if reference.isdecimal() and len(reference) < 16 and (found := self._read("WHERE id = ?", (int(reference),))):
+            return found
+        return self._read("WHERE name = CAST(? AS TEXT) ORDER BY id DESC LIMIT 1", (stored_text(reference),))
 
     def runs(self, workflow_id: int) -> list[RunRow]:
         """The runs of a workflow, the oldest first."""

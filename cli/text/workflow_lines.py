@@ -81,9 +81,8 @@ def closing_lines(summary: RunSummary) -> list[str]:
     if summary.elapsed_seconds is None:
         return []
     took = f"{format_duration(summary.elapsed_seconds)} from the first start to the last end"
-    together = f"{format_duration(summary.busy_seconds)} of jobs"
-    faster = "" if summary.speed_up is None else f", {summary.speed_up:.1f} times as fast as one after the other"
-    lines = [f"time           {took}, {together}{faster}"]
+    faster = "" if summary.speed_up is None else f", {summary.speed_up:.1f} at once on average"
+    lines = [f"time           {took}; jobs {format_duration(summary.busy_seconds)} together{faster}"]
     if len(summary.critical_path) > 1:
         lines.append(f"critical path  {format_duration(summary.critical_seconds)}: {path_words(summary.critical_path)}")
     return lines

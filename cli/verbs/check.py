@@ -7,8 +7,9 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.selection import JOBS_HELP, filter_option, find_selected, jobs_argument, selection_of
 from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
+from jobtop.cli.values import Count
 from jobtop.core.analysis.over_use import LEAST_PERCENT, Use, is_checked, report
-from jobtop.core.errors import ExitCode
+from jobtop.core.errors import ExitCode, UsageError
 from jobtop.core.model import SCHEMA_VERSION, Job
 from jobtop.core.units import number_of, printable
 
@@ -36,6 +37,7 @@ COLUMNS = (
     show_default=True,
     help="What is over by at most this does not count.",
 )
+@click.option("--run-id", type=Count(1, 1_000_000_000), metavar="N", help="This run of a workflow, not its last one.")
 @format_options
 @click.pass_obj
 def check(
@@ -43,20 +45,25 @@ def check(
     style: str,
     words: tuple[str, ...],
     filters: tuple[str, ...],
+    run_id: int | None,
     with_all: bool,
     include_failed: bool,
     min_over: float,
 ) -> int:
     """Check whether jobs used more memory, CPUs or time than they asked for; exit code 1 if one did.
 
-    Jobs ask by --memory, --cpus and --runtime. Only jobs that succeeded are checked, unless --include-failed is given.
+    Jobs ask by --memory, --cpus and --runtime, or in a workflow file. The number or the name of a workflow means the
+    jobs of its last run. Only jobs that succeeded are checked, unless --include-failed is given.
     """
-    found = [job for _, job in find_selected(app, selection_of(words, filters))]
+    workflow = None if filters else workflow_jobs(app, words, run_id)
+    if workflow is None and run_id is not None:
+        raise UsageError("--run-id needs the number or the name of a workflow: jobtop workflow list")
+    workflow_id, found = workflow or (None, [job for _, job in find_selected(app, selection_of(words, filters))])
     checked = [job for job in found if is_checked(job, include_failed)]
     rows, asking = report(checked, min_over, with_all)
     over = sum(use.over_percent > min_over for _, use in rows)
     if style in ("json", "jsonl"):
-        print_records(style, [shape(checked, rows, over)], single=True)
+        print_records(style, [shape(checked, rows, over, workflow_id, run_id)], single=True)
     elif style == "csv":
         print_records(style, [{"schema_version": SCHEMA_VERSION} | use.to_json(job) for job, use in rows])
     else:
@@ -64,12 +71,28 @@ def check(
     return ExitCode.BAD_ANSWER if over else ExitCode.OK
 
 
-def shape(checked: list[Job], rows: list[tuple[Job, Use]], over: int) -> dict[str, object]:
+def workflow_jobs(app: App, words: tuple[str, ...], run_id: int | None) -> tuple[int, list[Job]] | None:
+    """Return the number of the workflow that a word means, and the jobs of one of its runs; None if it means none."""
+    if len(words) != 1 or app.stores or not app.has_store():
+        return None
+    from jobtop.cli.verbs.workflow.looking import find_run
+    from jobtop.cli.verbs.workflow.report import jobs_of
+    from jobtop.store.workflows import Workflows
+
+    if not Workflows(app.jobs().database).has(words[0]):
+        return None
+    run = find_run(app, words[0], run_id)
+    return run[1].id, [job for _, job in jobs_of(app, run)]
+
+
+def shape(
+    checked: list[Job], rows: list[tuple[Job, Use]], over: int, workflow_id: int | None, run_id: int | None
+) -> dict[str, object]:
     """Return the answer in the form of Torc's check-resource-utilization."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "workflow_id": None,
-        "run_id": None,
+        "workflow_id": workflow_id,
+        "run_id": run_id,
         "total_results": len(checked),
         "over_utilization_count": over,
         "violations": [use.to_json(job) for job, use in rows],

@@ -190,7 +190,9 @@ def _with_cpu(job: Job, spreads: dict[str, Spread]) -> Job:
     cpu = spreads.get("cpu.percent")
     if cpu is None:
         return job
-    return replace(job, usage=replace(job.usage, cpu_percent_min=cpu.least, cpu_percent_peak=cpu.greatest))
+    # Samples of a short job may miss its busiest moment; that was at least as busy as the job was on average.
+    peak = max(cpu.greatest, job.usage.cpu_percent_mean or 0.0)
+    return replace(job, usage=replace(job.usage, cpu_percent_min=cpu.least, cpu_percent_peak=peak))
 
 
 def _with_memory(job: Job, spreads: dict[str, Spread]) -> Job:
