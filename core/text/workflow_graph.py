@@ -69,5 +69,6 @@ def plan_lines(plans: Sequence[PlannedJob]) -> list[str]:
         lines.append(f"stage {depth + 1}: {number_of(len(names), 'job')}")
         for name in names:
             shown = printable(name if known[name].job is not None else f"({name})")
-            lines.append(f"  {shown}: {printable(known[name].command)}{waiting_words(after[name])}")
+            command = printable(known[name].command.removeprefix("set -e\n").replace("\n", "; "))
+            lines.append(f"  {shown}: {command}{waiting_words(after[name])}")
     return lines

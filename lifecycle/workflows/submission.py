@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from jobtop.lifecycle.queue import Queue
     from jobtop.store.workflows import WorkflowRow
 
-UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 @record
@@ -263,7 +263,7 @@ def data_paths(workflow: Workflow, directory: str) -> dict[str, str]:
     """A file for each user data; names that are no file names are changed, and stay different."""
     paths: dict[str, str] = {}
     for name in workflow.user_data:
-        stem = UNSAFE.sub("_", name).strip(".")[:80] or "data"
+        stem = UNSAFE.sub("_", name)[:80] or "data"
         path, number = os.path.join(directory, f"{stem}.json"), 1
         while path in paths.values():
             number += 1
