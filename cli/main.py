@@ -42,7 +42,10 @@ VERBS = {
         "jobtop.cli.verbs.containers.group:containers",
         "Show containers of Docker and Podman: what they use, their output; stop them.",
     ),
-    "workflow": ("jobtop.cli.verbs.workflow.group:workflow", "Check workflow files, and draw the order of their jobs."),
+    "workflow": (
+        "jobtop.cli.verbs.workflow.group:workflow",
+        "Run the jobs of workflow files in their order; check the files, look at the runs.",
+    ),
     "wait": ("jobtop.cli.verbs.control:wait", "Wait until jobs have ended; exit code 1 if one did not succeed."),
     "stop": ("jobtop.cli.verbs.control:stop", "Stop jobs: SIGTERM, then SIGKILL after the grace period."),
     "kill": ("jobtop.cli.verbs.control:kill", "Kill jobs at once with SIGKILL."),

@@ -31,5 +31,5 @@ def init(app: App, file: str, example: str) -> int:
         raise BadValue(f"{printable(file)}: it is there already; choose another name") from None
     except OSError as error:
         raise BadValue(f"{printable(file)}: {error.strerror}") from None
-    print(f"{printable(file)} is written. To check it: jobtop workflow validate {printable(file)}")
+    print(f"{printable(file)} is written. To run it: jobtop workflow run {printable(file)}")
     return ExitCode.OK
