@@ -35,6 +35,7 @@ class FakeEngine:
         self.path, self.rows = path, rows
         self.url = f"unix://{path}"
         self.details: dict[str, dict[str, Any]] = {}  # by id: what `inspect` adds to the row
+        self.states: dict[str, list[dict[str, Any]]] = {}  # by id: what `inspect` says in turn; the last one stays
         self.logs: dict[str, list[tuple[int, bytes]]] = {}  # by id: the output, in frames
         self.images: list[str] = ["box:1"]  # their names
         self.refusals: dict[str, str] = {}  # by action, such as pause: the words of status 409
@@ -79,6 +80,9 @@ class FakeEngine:
     def inspected(self, row: dict[str, Any]) -> dict[str, Any]:
         is_alive = row["State"] in ("running", "paused")
         state = {"Status": row["State"], "Pid": 0, "ExitCode": 0, "StartedAt": "2026-11-18T04:00:00Z"}
+        details = dict(self.details.get(row["Id"], {}))
+        if turns := self.states.get(row["Id"]):
+            details["State"] = turns.pop(0) if len(turns) > 1 else turns[0]
         return {
             "Id": row["Id"],
             "Name": row["Names"][0],
@@ -88,7 +92,7 @@ class FakeEngine:
             "State": state | ({} if is_alive else {"FinishedAt": "2026-11-18T04:01:00Z"}),
             "Config": {"Image": row["Image"], "Labels": row["Labels"], "Env": [], "Tty": False},
             "HostConfig": {"Memory": 0, "NanoCpus": 0},
-        } | self.details.get(row["Id"], {})
+        } | details
 
 
 class Handler(BaseHTTPRequestHandler):

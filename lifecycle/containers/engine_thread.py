@@ -16,7 +16,7 @@ from jobtop.core.measure.collectors.docker.model import Container
 from jobtop.core.record import record, replace
 from jobtop.core.run.containers.end import ContainerEnd
 from jobtop.lifecycle.containers.attach import digest_of
-from jobtop.lifecycle.containers.attached_ends import DEATHS, ask_end, end_in, end_of
+from jobtop.lifecycle.containers.attached_ends import DEATHS, NOT_NOTED, ask_end, end_in, end_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -227,6 +227,8 @@ class EngineThread:
             self.news.append(Began(container, digest_of(engine, container)))
         elif start is not None and container.exit_code is not None:
             self.news.append(Missed(container, end_of(container)))
+        elif start is not None and not container.is_over:
+            self.look_at_end(container)
         self._wake()
 
     def _described(self, start: ContainerEvent) -> Container:
@@ -244,7 +246,7 @@ class EngineThread:
             end = self._end_of(engine, question)
             is_late = time.monotonic() > question.until
             if end is None and is_late:
-                end = ContainerEnd(why_unknown=self.problem or "its engine says that it still runs")
+                end = ContainerEnd(why_unknown=self.problem or NOT_NOTED)
             if end is None:
                 continue
             self._questions.remove(question)
