@@ -83,7 +83,7 @@ def recover(
     if container is not None and not told.is_output_whole:
         told = replace(told, is_output_whole=append_missing(engine, directory, file, start_boottime, log_max))
     parents = cgroups.existing(file.parents)
-    texts = file.texts or cgroups.read_evidence(parents)
+    texts = file.texts or cgroups.merged({}, cgroups.read_evidence(parents))
     file = replace(file, told=told, texts=texts, started_at=file.started_at or (container and container.started_at))
     write_container(directory, file)
     if container is not None and not file.is_kept:
@@ -112,7 +112,7 @@ def _given_up(directory: str, file: ContainerFile, why: str) -> ContainerFile | 
     if now - file.gone_at < PATIENCE_SECONDS:
         return None
     parents = cgroups.existing(file.parents)
-    file = replace(file, told=Told(error=why), texts=file.texts or cgroups.read_evidence(parents))
+    file = replace(file, told=Told(error=why), texts=file.texts or cgroups.merged({}, cgroups.read_evidence(parents)))
     with suppress(OSError):
         write_container(directory, file)
     cgroups.remove_parents(parents)

@@ -258,12 +258,16 @@ class Runner:
             watch.join(1.0)
             self._note_runtime(watch)
             self.file = replace(self.file, peak_bytes=watch.peak_bytes or None)
+        own = watch.texts if watch is not None else {}
+        is_killed = container is not None and container.exit_code == 128 + signal.SIGKILL and signal.SIGKILL not in sent
+        if container is not None and watch is not None and is_killed and not container.is_oom_killed:
+            is_over = cgroups.counted_oom(own) > 0 or watch.ran_out_of_memory()  # Podman does not tell with version 1
+            container = replace(container, is_oom_killed=is_over)
         told = told_by(container, sent)
         if self.signals is not None and self.signals.dropped is not None and told.signal == signal.SIGKILL:
             told = replace(told, signal=self.signals.dropped)
         if self.signals is not None and self.signals.had_to_kill and self.file.init is not None:
             told = replace(told, killed=f"{self.file.init.pid} {os.path.basename(self._program)}")
-        own = watch.texts if watch is not None else {}
         parents = cgroups.existing(self.file.parents)
         texts = cgroups.merged(own, cgroups.read_evidence(parents))
         is_whole = output.is_whole or signal.SIGPIPE in sent  # what no reader wanted is not missing
