@@ -149,6 +149,8 @@ class EngineThread:
             try:
                 with Engine(self.endpoint) as engine:
                     self._events = engine.events(self._since)
+                    if self._stopped.is_set():  # `close` has not seen this stream
+                        return
                     self.problem, pause = None, FIRST_PAUSE_SECONDS
                     self._tasks.put("list")  # only now: what starts from now on is told by the stream
                     for event in self._events:

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -205,6 +206,17 @@ def test_an_engine_that_goes_away_is_listened_to_again(stage: Stage, tmp_path: P
     os.rename(tmp_path / "away", path)
     stage.run("web", 0xA1)
     assert [job.name for job in stage.until(lambda jobs: jobs)] == ["web"]
+
+
+def test_a_service_that_is_closed_while_it_connects_leaves_no_thread(stage: Stage) -> None:
+    before = set(threading.enumerate())
+    stage.engine.hang()
+    stage.service.set_follows([stage.follow])
+    wait_for(lambda: stage.engine.asked)
+    stage.service.close()
+    stage.engine.released.set()
+    own = [thread for thread in threading.enumerate() if thread not in before and thread.name.startswith("jobtop-")]
+    wait_for(lambda: not any(thread.is_alive() for thread in own))
 
 
 def test_a_label_that_is_followed_no_longer_makes_no_jobs(stage: Stage) -> None:
