@@ -38,6 +38,7 @@ class FakeEngine:
         self.states: dict[str, list[dict[str, Any]]] = {}  # by id: what `inspect` says in turn; the last one stays
         self.logs: dict[str, list[tuple[int, bytes]]] = {}  # by id: the output, in frames
         self.images: list[str] = ["box:1"]  # their names
+        self.pull_error: str | None = None  # the words of status 500 when an image is pulled
         self.refusals: dict[str, str] = {}  # by action, such as pause: the words of status 409
         self.version: dict[str, Any] = {"Version": "20.10.24", "ApiVersion": "1.41", "Components": [{"Name": "Engine"}]}
         self.asked: list[str] = []
@@ -155,7 +156,9 @@ class Handler(BaseHTTPRequestHandler):
         if what == "json":
             self._answer(200, [{"Id": f"sha256:{number}", "RepoTags": [name]} for number, name in enumerate(names)])
         elif what == "create":
-            self._answer(404, {"message": f"pull access denied for {asked['fromImage']}: no such repository"})
+            denied = f"pull access denied for {asked['fromImage']}: no such repository"
+            words = self.server.engine.pull_error
+            self._answer(404 if words is None else 500, {"message": words or denied})
         elif reference in names:
             self._answer(200, {"Id": f"sha256:{names.index(reference)}", "RepoTags": [reference], "Config": {}})
         else:
@@ -196,6 +199,8 @@ class Handler(BaseHTTPRequestHandler):
 
 class Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
+    # With the default of 5 a busy machine refuses connections, and the docker package leaves their sockets open.
+    request_queue_size = 128
     engine: FakeEngine
 
     def handle_error(self, request: Any, client_address: Any) -> None:
