@@ -223,9 +223,16 @@ class EngineThread:
             if start is not None:
                 self._starting[container_id] = start  # its death comes next
             return
+        except EngineError:
+            if start is not None:
+                self._starting[container_id] = start  # it may have ended when the engine answers again
+            raise
         if start is not None and (container.started_at or 0.0) > start.at:  # it was started again since
             self._starting[container_id] = start
         if container.is_alive:
+            known = self._starting.get(container_id)
+            if known is not None and (container.started_at or 0.0) <= known.at:  # this is that start
+                del self._starting[container_id]
             self.news.append(Began(container, digest_of(engine, container)))
         elif start is not None and container.exit_code is not None:
             self.news.append(Missed(container, end_of(container)))

@@ -22,7 +22,7 @@ from jobtop.core.record import replace
 from jobtop.lifecycle.containers import engine_thread
 from jobtop.lifecycle.containers.agent_service import ContainerService
 from jobtop.lifecycle.containers.attached_ends import read_end
-from jobtop.lifecycle.containers.engine_thread import matches
+from jobtop.lifecycle.containers.engine_thread import EngineThread, matches
 from jobtop.store.database import open_to_write
 from jobtop.store.follows import Follow, Follows
 from jobtop.store.jobs import Jobs, Query
@@ -142,6 +142,36 @@ def test_a_container_that_ended_before_it_was_looked_at_is_a_job_with_its_exit_c
     assert jobs[0].duration_seconds == pytest.approx(0.298, abs=0.01)
     assert jobs[0].usage.cpu_total_seconds is None
     assert jobs[0].incomplete == ("all: it ended before it was sampled",)
+
+
+def test_events_that_come_before_the_agent_goes_on_are_not_lost(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, start = time.time(), EngineThread.start
+
+    def start_and_work(thread: EngineThread) -> None:
+        start(thread)
+        wait_for(lambda: thread._since > began + 0.2 and thread._tasks.empty())
+
+    removed = stage.run("removed", 0xA1, began)
+    stage.engine.rows.pop()
+    stage.engine.tell("die", removed, began + 0.3, name="removed", exitCode="5", **TEAM)
+    monkeypatch.setattr(EngineThread, "start", start_and_work)
+    stage.service.set_follows([stage.follow])
+    assert [(job.name, job.exit_code) for job in stage.until(lambda jobs: jobs)] == [("removed", 5)]
+
+
+def test_a_container_that_ends_while_its_engine_does_not_answer_is_a_job(stage: Stage) -> None:
+    stage.service.set_follows([stage.follow])
+    stage.run("first", 0xA1)
+    stage.until(lambda jobs: jobs)
+    stage.engine.refusals["json"] = "busy"  # for every container that is asked about
+    began = time.time()
+    removed = stage.run("removed", 0xA2, began)
+    wait_for(lambda: any(removed in request for request in stage.engine.asked))
+    stage.engine.rows.pop()
+    stage.engine.refusals.clear()
+    stage.engine.tell("die", removed, began + 0.3, name="removed", exitCode="5", **TEAM)
+    jobs = stage.until(lambda jobs: len(jobs) == 2)
+    assert {job.name: job.exit_code for job in jobs} == {"first": None, "removed": 5}
 
 
 def test_a_container_that_ended_before_it_was_followed_is_no_job(stage: Stage) -> None:
