@@ -15,6 +15,7 @@ from jobtop.core.analysis.output_causes import child_pids
 from jobtop.core.analysis.reasons import KERNEL_SIGNALS, Clues, ending_signal
 from jobtop.core.errors import JobtopError
 from jobtop.core.model import Job, Status
+from jobtop.core.run.containers.facts import container_facts
 from jobtop.core.text.terminal_text import plain_line, without_escapes
 from jobtop.store.output.logs import is_one_log, open_log
 
@@ -104,7 +105,9 @@ def _in_kernel_log(job: Job, pids: set[int], path: str) -> list[Evidence]:
         return []
     boot_time = time.time() - time.monotonic()
     since, until = job.start_time - boot_time, (job.end_time or time.time()) - boot_time
-    members = Members(pids if _has_first_pids() or path != KERNEL_LOG else (), str(job.id))
+    container = container_facts(job)
+    known = pids if _has_first_pids() or path != KERNEL_LOG else ()
+    members = Members(known, str(job.id), None if container is None else container.id)
     return find_in_kernel_log(read_kernel_log(path), members, since, until)
 
 

@@ -35,8 +35,10 @@ class FakeEngine:
         self.path, self.rows = path, rows
         self.url = f"unix://{path}"
         self.details: dict[str, dict[str, Any]] = {}  # by id: what `inspect` adds to the row
+        self.states: dict[str, list[dict[str, Any]]] = {}  # by id: what `inspect` says in turn; the last one stays
         self.logs: dict[str, list[tuple[int, bytes]]] = {}  # by id: the output, in frames
         self.images: list[str] = ["box:1"]  # their names
+        self.pull_error: str | None = None  # the words of status 500 when an image is pulled
         self.refusals: dict[str, str] = {}  # by action, such as pause: the words of status 409
         self.version: dict[str, Any] = {"Version": "20.10.24", "ApiVersion": "1.41", "Components": [{"Name": "Engine"}]}
         self.asked: list[str] = []
@@ -79,6 +81,9 @@ class FakeEngine:
     def inspected(self, row: dict[str, Any]) -> dict[str, Any]:
         is_alive = row["State"] in ("running", "paused")
         state = {"Status": row["State"], "Pid": 0, "ExitCode": 0, "StartedAt": "2026-11-18T04:00:00Z"}
+        details = dict(self.details.get(row["Id"], {}))
+        if turns := self.states.get(row["Id"]):
+            details["State"] = turns.pop(0) if len(turns) > 1 else turns[0]
         return {
             "Id": row["Id"],
             "Name": row["Names"][0],
@@ -88,7 +93,7 @@ class FakeEngine:
             "State": state | ({} if is_alive else {"FinishedAt": "2026-11-18T04:01:00Z"}),
             "Config": {"Image": row["Image"], "Labels": row["Labels"], "Env": [], "Tty": False},
             "HostConfig": {"Memory": 0, "NanoCpus": 0},
-        } | self.details.get(row["Id"], {})
+        } | details
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -151,7 +156,9 @@ class Handler(BaseHTTPRequestHandler):
         if what == "json":
             self._answer(200, [{"Id": f"sha256:{number}", "RepoTags": [name]} for number, name in enumerate(names)])
         elif what == "create":
-            self._answer(404, {"message": f"pull access denied for {asked['fromImage']}: no such repository"})
+            denied = f"pull access denied for {asked['fromImage']}: no such repository"
+            words = self.server.engine.pull_error
+            self._answer(404 if words is None else 500, {"message": words or denied})
         elif reference in names:
             self._answer(200, {"Id": f"sha256:{names.index(reference)}", "RepoTags": [reference], "Config": {}})
         else:
@@ -192,6 +199,8 @@ class Handler(BaseHTTPRequestHandler):
 
 class Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
+    # With the default of 5 a busy machine refuses connections, and the docker package leaves their sockets open.
+    request_queue_size = 128
     engine: FakeEngine
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -32,10 +32,11 @@ _STORAGE = re.compile(r"I/O error,? (?:on )?dev|(?:EXT4|XFS|BTRFS)\S* .*error|nf
 
 @record
 class Members:
-    """What identifies the processes of a job in the kernel log: pids, and the id that is in the name of its cgroup."""
+    """What identifies the processes of a job in the kernel log: pids, and ids that are in the name of its cgroup."""
 
     pids: Collection[int]
     job_id: str
+    container_id: str | None = None
 
 
 def find_in_kernel_log(text: str, members: Members, since: float, until: float) -> list[Evidence]:
@@ -46,7 +47,8 @@ def find_in_kernel_log(text: str, members: Members, since: float, until: float) 
         slack = SLACK_SECONDS + SLACK_SHARE * until
         if not since - slack <= moment <= until + slack:
             continue
-        if message.startswith("oom-kill:") and members.job_id in message.partition("task_memcg=")[2]:
+        place = message.partition("task_memcg=")[2] if message.startswith("oom-kill:") else ""
+        if members.job_id in place or (members.container_id and members.container_id in place):
             oom_pids |= _chosen_pid(message)
         evidence = _of_process(message, {*members.pids, *oom_pids}) or _of_storage(message)
         if evidence is not None and evidence not in found:

@@ -12,11 +12,13 @@ from jobtop.core.analysis.process_limits import ADDRESS_SPACE, process_limit
 from jobtop.core.model import Job, Status
 from jobtop.core.procfs import signals
 from jobtop.core.record import record, replace
-from jobtop.core.run.outcome import signal_name
+from jobtop.core.run.containers.facts import FINDING as CONTAINER
+from jobtop.core.run.outcome import REACHED_SHARE, signal_name
 from jobtop.core.units import format_bytes, format_duration, number_of
 
 SHELL_SIGNAL_CODES = range(129, 160)  # shells return 128 + signal number for a command that a signal ended
 OOM_KILLED = "oom_killed"  # a flag
+BY_LOG, WITHOUT_LIMIT = "kernel_log", "the kernel's OOM killer"
 LONGEST_REASON = 200
 OTHERS = 3  # further signs in the output that are kept
 # Signals by which a program ends itself: what it wrote before may explain them.
@@ -76,9 +78,11 @@ def explained(job: Job, clues: Clues) -> Job:
     evidence = list(dict.fromkeys([*kernel, *output, *limits, *record_evidence(job)]))[:MOST]
     if not evidence:
         return job
-    if any(seen.kind is Cause.OUT_OF_MEMORY for seen in kernel):
-        job = replace(job, flags=tuple(sorted({*job.flags, OOM_KILLED})))
     job = replace(job, reason=_reason(job, best, kernel, clues.secrets))
+    if kills := sum(seen.kind is Cause.OUT_OF_MEMORY for seen in kernel):
+        job = replace(job, flags=tuple(sorted({*job.flags, OOM_KILLED})))
+    if kills and job.usage.oom_kills is None and CONTAINER in job.findings:  # its cgroup was gone before it was read
+        job = replace(job, usage=replace(job.usage, oom_kills=kills), sources=job.sources | {"oom_kills": BY_LOG})
     return replace(job, findings=job.findings | {FINDING: [seen.to_json() for seen in evidence]})
 
 
@@ -172,6 +176,14 @@ def _last_line(job: Job, clues: Clues) -> Iterator[Sign]:
             yield Sign(Cause.LAST_LINE, f"the last line that it wrote: {text}", len(written), is_strong=False)
 
 
+def _own_limit(job: Job) -> str | None:
+    """In words, the memory limit of a container that reached it; None if it did not, or is not known to have."""
+    limit, peak = job.limits.memory_bytes, job.usage.memory_cgroup_peak_bytes
+    if CONTAINER not in job.findings or limit is None or peak is None or peak < REACHED_SHARE * limit:
+        return None
+    return f"over its memory limit of {format_bytes(limit)}"
+
+
 def _has(signs: Sequence[Sign], cause: Cause) -> bool:
     return any(sign.cause is cause for sign in signs)
 
@@ -188,7 +200,7 @@ def _reason(job: Job, sign: Sign | None, kernel: Sequence[Evidence], secrets: Se
         return job.reason
     before = job.reason or str(job.status)
     if any(seen.kind is Cause.OUT_OF_MEMORY for seen in kernel):
-        what = "the kernel's OOM killer (kernel log)"
+        what = f"{_own_limit(job) or WITHOUT_LIMIT} (kernel log)"
         text = f"{before}; {what}" if job.status is Status.LOST else f"{before.partition(';')[0]}: {what}"
     elif job.status is Status.LOST:
         return job.reason

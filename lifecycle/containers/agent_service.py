@@ -27,7 +27,7 @@ from jobtop.lifecycle.reconcile import paused_or_running
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from jobtop.core.config import Config
     from jobtop.core.measure.target import Target
@@ -104,7 +104,8 @@ class ContainerService:
         labels: dict[str, set[str]] = {}
         for follow in self.follows:
             labels.setdefault(follow.url, set()).add(follow.label)
-            self._thread(Endpoint(follow.engine, follow.url, "socket"))
+        for follow in self.follows:
+            self._thread(Endpoint(follow.engine, follow.url, "socket"), labels[follow.url])
         used = {attached.thread for attached in self._attached.values()}
         for url, thread in list(self._threads.items()):
             thread.follow(labels.get(url, ()))
@@ -167,9 +168,10 @@ class ContainerService:
         here = (follow for follow in self.follows if follow.url == thread.endpoint.url)
         return next((follow for follow in here if matches(follow.label, labels)), None)
 
-    def _thread(self, endpoint: Endpoint) -> EngineThread:
+    def _thread(self, endpoint: Endpoint, labels: Collection[str] = ()) -> EngineThread:
         if endpoint.url not in self._threads:
             thread = self._threads[endpoint.url] = EngineThread(endpoint, self._wake)
+            thread.follow(labels)  # before its first event
             thread.start()
         return self._threads[endpoint.url]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from contextlib import suppress
 
 from jobtop.core.errors import NoSuchContainer
 from jobtop.core.measure.collectors import cgroup
+from jobtop.core.measure.collectors.docker.model import RESTARTING
 from jobtop.core.procfs import read_text
 from jobtop.core.record import replace
 from jobtop.core.run.containers.end import ContainerEnd, end_from
@@ -30,7 +32,9 @@ EXIT_CODES = ("exitCode", "containerExitCode")
 SAME_SECONDS = 0.005  # two readings of one moment, rounded differently
 PAST_SECONDS = 0.5  # without an event: an engine tells at once what it remembers
 EARLY_SECONDS = 1.0  # the event of a start may be a moment older than the time of the start
+NOTE_SECONDS, NOTE_PAUSE_SECONDS = 1.0, 0.05  # for an engine to note an end that it has not noted yet
 REMOVED = "the engine has removed the container, and has forgotten its end"
+NOT_NOTED = "its engine has not noted its end"
 STARTED_ANEW = "the container was started again, and the engine has forgotten its earlier end"
 LOCAL = ("unix://", "tcp://", "http://", "https://")  # an engine behind ssh has its processes elsewhere
 
@@ -89,7 +93,7 @@ def write_end(directory: Path, end: ContainerEnd) -> None:
 
 
 def ask_end(engine: Engine, container_id: str, started_at: float, asks_for_events: bool = True) -> ContainerEnd | None:
-    """How the run of a container that began at a moment has ended; None if the engine says that it still runs.
+    """How the run of a container that began at a moment has ended; None if the engine has not noted its end.
 
     A container that was removed, or started again, is looked for among the events that the engine remembers.
     """
@@ -100,10 +104,10 @@ def ask_end(engine: Engine, container_id: str, started_at: float, asks_for_event
         container = None
     if container is not None:
         is_same = container.started_at is None or abs(container.started_at - started_at) < SAME_SECONDS
-        if is_same and container.is_alive and container.state != "restarting":
-            return None
         if is_same and container.exit_code is not None:
             return end_of(container)
+        if is_same and not container.is_over and container.state != RESTARTING:
+            return None
         why = STARTED_ANEW
     told = _remembered(engine, container_id, started_at) if asks_for_events else None
     return told or ContainerEnd(why_unknown=why)
@@ -143,11 +147,15 @@ def end_in(event: ContainerEvent) -> ContainerEnd:
 
 
 def ask_end_of(job: Job) -> ContainerEnd | None:
-    """The same for a job, by a connection of its own; EngineError if its engine does not answer."""
+    """The same for a job, by a connection of its own, after a moment; EngineError if its engine does not answer."""
     from jobtop.core.measure.collectors.docker.client import Engine
 
     endpoint = endpoint_of(job)
     if endpoint is None:
         return ContainerEnd(why_unknown="its record does not name its engine")
+    container_id, started_at = container_id_of(job), started_at_of(job)
+    due = time.monotonic() + NOTE_SECONDS
     with Engine(endpoint) as engine:
-        return ask_end(engine, container_id_of(job), started_at_of(job))
+        while (end := ask_end(engine, container_id, started_at)) is None and time.monotonic() < due:
+            time.sleep(NOTE_PAUSE_SECONDS)
+        return end or _remembered(engine, container_id, started_at)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FILES = tuple(
     dict.fromkeys((*(name for names in cgroup.EVIDENCE.values() for name in names), "blkio.throttle.io_service_bytes"))
 )
+OOM_V1, OOM_V2 = "memory.oom_control", "memory.events"
 OWN_DRIVER = "cgroupfs"  # with systemd a parent has to be a slice, which stays behind
 REMOVE_SECONDS, REMOVE_PAUSE_SECONDS = 3.0, 0.01
 SUPERVISOR = "conmon"  # Podman puts the process that supervises a container into this cgroup beside it
@@ -79,13 +80,21 @@ def less_part(text: str, part: str) -> str:
 def merged(own: dict[str, str], parents: dict[str, str]) -> dict[str, str]:
     """What the parents counted, and from the container's own what version 1 does not hand up: its OOM kills.
 
-    A counter of the parent is never below that of the container; one that reads less was not read at the end.
+    A counter of the parent is never below that of the container; one that reads less was not read at the end. Without
+    the container's own, version 1 does not tell whether there were OOM kills.
     """
     texts = own | parents
-    for name in ("memory.oom_control", "memory.events"):
+    for name in (OOM_V1, OOM_V2):
         if name in own and (cgroup.oom_count(own[name]) or 0) > (cgroup.oom_count(texts[name]) or 0):
             texts[name] = own[name]
+    if OOM_V1 not in own and not cgroup.oom_count(texts.get(OOM_V1, "")):
+        texts.pop(OOM_V1, None)
     return texts
+
+
+def counted_oom(texts: dict[str, str]) -> int:
+    """How many OOM kills these files have counted."""
+    return max(cgroup.oom_count(texts.get(name, "")) or 0 for name in (OOM_V1, OOM_V2))
 
 
 def _is_removed(directory: str) -> bool:

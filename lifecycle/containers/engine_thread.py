@@ -16,7 +16,7 @@ from jobtop.core.measure.collectors.docker.model import Container
 from jobtop.core.record import record, replace
 from jobtop.core.run.containers.end import ContainerEnd
 from jobtop.lifecycle.containers.attach import digest_of
-from jobtop.lifecycle.containers.attached_ends import DEATHS, ask_end, end_in, end_of
+from jobtop.lifecycle.containers.attached_ends import DEATHS, NOT_NOTED, ask_end, end_in, end_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,6 +149,8 @@ class EngineThread:
             try:
                 with Engine(self.endpoint) as engine:
                     self._events = engine.events(self._since)
+                    if self._stopped.is_set():  # `close` has not seen this stream
+                        return
                     self.problem, pause = None, FIRST_PAUSE_SECONDS
                     self._tasks.put("list")  # only now: what starts from now on is told by the stream
                     for event in self._events:
@@ -221,12 +223,21 @@ class EngineThread:
             if start is not None:
                 self._starting[container_id] = start  # its death comes next
             return
+        except EngineError:
+            if start is not None:
+                self._starting[container_id] = start  # it may have ended when the engine answers again
+            raise
         if start is not None and (container.started_at or 0.0) > start.at:  # it was started again since
             self._starting[container_id] = start
         if container.is_alive:
+            known = self._starting.get(container_id)
+            if known is not None and (container.started_at or 0.0) <= known.at:  # this is that start
+                del self._starting[container_id]
             self.news.append(Began(container, digest_of(engine, container)))
         elif start is not None and container.exit_code is not None:
             self.news.append(Missed(container, end_of(container)))
+        elif start is not None and not container.is_over:
+            self.look_at_end(container)
         self._wake()
 
     def _described(self, start: ContainerEvent) -> Container:
@@ -244,7 +255,7 @@ class EngineThread:
             end = self._end_of(engine, question)
             is_late = time.monotonic() > question.until
             if end is None and is_late:
-                end = ContainerEnd(why_unknown=self.problem or "its engine says that it still runs")
+                end = ContainerEnd(why_unknown=self.problem or NOT_NOTED)
             if end is None:
                 continue
             self._questions.remove(question)

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 PULL_SECONDS = 120.0  # without a word from the registry
 NO_NAME = "<none>"
+# What the network library of both engines says.
+UNREACHABLE = (
+    *("dial tcp", "no such host", "connection refused", "network is unreachable", "no route to host"),
+    *("i/o timeout", "handshake timeout", "client.timeout", "deadline exceeded", "connection reset"),
+)
 
 
 def with_ready_image(order: ContainerOrder, environ: Mapping[str, str], on_pull: OnPull) -> ContainerOrder:
@@ -65,7 +70,11 @@ def ready_image(engine: Engine, reference: str, policy: str, on_pull: OnPull) ->
         for step in engine.pull(reference):
             on_step(step)
     except EngineError as error:
-        raise NoSuchImage(f"{name} cannot pull {shown}: {why_not(engine, error)} ({remedy(engine)})") from error
+        why, what_to_do = why_not(engine, error), remedy(engine)
+        if is_unreachable(why):
+            why = f"the registry {printable(registry_of(reference))} could not be reached: {why}"
+            what_to_do = "is the network up, and is a proxy needed?"
+        raise NoSuchImage(f"{name} cannot pull {shown}: {why} ({what_to_do})") from error
     found = engine.image(reference)
     if found is None:
         raise NoSuchImage(f"{name} has pulled {shown}, but has no such image")
@@ -75,6 +84,18 @@ def ready_image(engine: Engine, reference: str, policy: str, on_pull: OnPull) ->
 def why_not(engine: Engine, error: EngineError) -> str:
     """What the engine said, without its name, which is said already."""
     return str(error).removeprefix(f"{engine.endpoint.name} ({engine.endpoint.url}): ")
+
+
+def is_unreachable(words: str) -> bool:
+    """Whether an engine could not ask a registry at all, by what it says."""
+    return any(sign in words.lower() for sign in UNREACHABLE)
+
+
+def registry_of(reference: str) -> str:
+    """The registry that engines ask for an image: the part before the first slash, if it looks like a host."""
+    first, slash, _ = reference.partition("/")
+    is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
+    return first if is_host else "docker.io"
 
 
 def remedy(engine: Engine) -> str:

@@ -11,10 +11,12 @@ from jobtop.core.clock import BOOTTIME
 from jobtop.core.errors import EngineError, NoSuchContainer
 from jobtop.core.measure.collectors.docker.client import STDERR, STDOUT
 from jobtop.core.measure.collectors.docker.model import JOB_LABEL
+from jobtop.core.measure.collectors.docker.model import NEVER_BEGAN as NEW
 from jobtop.core.record import replace
 from jobtop.core.run.containers.file import Told, write_container
 from jobtop.core.shim.facts import append_mark
 from jobtop.lifecycle.containers import cgroups
+from jobtop.lifecycle.containers.attached_ends import NOT_NOTED
 from jobtop.lifecycle.containers.endings import told_by
 from jobtop.lifecycle.containers.output import skipped
 
@@ -73,13 +75,15 @@ def recover(
         return _given_up(directory, file, str(error))
     if container is not None and container.is_alive:
         return None
+    if container is not None and file.told is None and not container.is_over:
+        return _given_up(directory, file, NOT_NOTED)
     told = file.told or told_by(container, sent)
-    if container is not None and container.state == "created":
+    if container is not None and container.state in NEW:
         told = Told(failure=125, error=NEVER_BEGAN)
     if container is not None and not told.is_output_whole:
         told = replace(told, is_output_whole=append_missing(engine, directory, file, start_boottime, log_max))
     parents = cgroups.existing(file.parents)
-    texts = file.texts or cgroups.read_evidence(parents)
+    texts = file.texts or cgroups.merged({}, cgroups.read_evidence(parents))
     file = replace(file, told=told, texts=texts, started_at=file.started_at or (container and container.started_at))
     write_container(directory, file)
     if container is not None and not file.is_kept:
@@ -108,7 +112,7 @@ def _given_up(directory: str, file: ContainerFile, why: str) -> ContainerFile | 
     if now - file.gone_at < PATIENCE_SECONDS:
         return None
     parents = cgroups.existing(file.parents)
-    file = replace(file, told=Told(error=why), texts=file.texts or cgroups.read_evidence(parents))
+    file = replace(file, told=Told(error=why), texts=file.texts or cgroups.merged({}, cgroups.read_evidence(parents)))
     with suppress(OSError):
         write_container(directory, file)
     cgroups.remove_parents(parents)

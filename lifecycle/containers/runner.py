@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from jobtop.core.measure.collectors.docker.model import Container, PullStep
 
 CALL_SECONDS = 120.0  # for creating and starting a container on a busy machine
-RETRY_SECONDS = 0.3
+RETRY_SECONDS, NOTE_PAUSE_SECONDS = 0.3, 0.05
 ENGINE_SECONDS = 60.0  # for an engine to come back after its container has ended
 KEYS = {b"\x03": signal.SIGINT, b"\x1c": signal.SIGQUIT}
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -220,7 +220,7 @@ class Runner:
 
         After a lost connection the output goes on where it stopped.
         """
-        is_lost = False
+        is_lost, waited_at = False, 0.0
         while True:
             try:
                 if not is_lost:
@@ -237,8 +237,12 @@ class Runner:
                 continue
             if is_lost:
                 output.follow(self.engine, self._id, until_end=container.is_alive)
-            if not container.is_alive:
+            if container.is_over:
                 return container
+            waited_at = waited_at or time.monotonic()  # its engine says that it has exited, and has not noted how
+            if not container.is_alive and time.monotonic() - waited_at > ENGINE_SECONDS:
+                return container
+            time.sleep(NOTE_PAUSE_SECONDS)
             is_lost = False
 
     def _may_wait(self) -> bool:
@@ -254,12 +258,16 @@ class Runner:
             watch.join(1.0)
             self._note_runtime(watch)
             self.file = replace(self.file, peak_bytes=watch.peak_bytes or None)
+        own = watch.texts if watch is not None else {}
+        is_killed = container is not None and container.exit_code == 128 + signal.SIGKILL and signal.SIGKILL not in sent
+        if container is not None and watch is not None and is_killed and not container.is_oom_killed:
+            is_over = cgroups.counted_oom(own) > 0 or watch.ran_out_of_memory()  # Podman does not tell with version 1
+            container = replace(container, is_oom_killed=is_over)
         told = told_by(container, sent)
         if self.signals is not None and self.signals.dropped is not None and told.signal == signal.SIGKILL:
             told = replace(told, signal=self.signals.dropped)
         if self.signals is not None and self.signals.had_to_kill and self.file.init is not None:
             told = replace(told, killed=f"{self.file.init.pid} {os.path.basename(self._program)}")
-        own = watch.texts if watch is not None else {}
         parents = cgroups.existing(self.file.parents)
         texts = cgroups.merged(own, cgroups.read_evidence(parents))
         is_whole = output.is_whole or signal.SIGPIPE in sent  # what no reader wanted is not missing

@@ -10,6 +10,7 @@ from contextlib import suppress
 from glob import glob
 
 from jobtop.core.errors import EngineError
+from jobtop.core.measure.collectors import oom_notice
 from jobtop.core.measure.collectors.job_cgroup import parse_memory
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.procfs import name_of, pid_clock, read_text, signals, stat_fields, status_value
@@ -41,6 +42,8 @@ class ExitWatch(threading.Thread):
         self.runtime_seconds = 0.0
         self.runtime_bytes = 0
         self.peak_bytes = 0
+        self._notice = oom_notice.listen(cgroups)
+        self._oom_text = ""  # the last reading of its OOM kills
         self._began = time.monotonic()
 
     def run(self) -> None:
@@ -51,13 +54,38 @@ class ExitWatch(threading.Thread):
         try:
             poll = select.poll()
             poll.register(fd, select.POLLIN)
-            while is_alive(self.init) and not poll.poll(self._pause_seconds() * 1000):
+            if self._notice is not None:
+                poll.register(self._notice.fd, select.POLLIN)
+            while is_alive(self.init) and fd not in dict(poll.poll(self._pause_seconds() * 1000)):
                 self._look_at_memory()
+                self._look_at_oom()
                 self._look_at_runtime()
             self.texts = read_evidence(self.cgroups)
+            if self._oom_text:
+                self.texts.setdefault(oom_notice.CONTROL, self._oom_text)
             self._look_at_runtime()
         finally:
             os.close(fd)
+
+    def ran_out_of_memory(self) -> bool:
+        """Whether its cgroup of version 1 ran out of memory, as the kernel tells; call it once, after the end."""
+        if self._notice is None:
+            return False
+        try:
+            return self._notice.has_happened()
+        finally:
+            self._notice.close()
+            self._notice = None
+
+    def _look_at_oom(self) -> None:
+        """Read the OOM kills while the cgroup exists; right after the notice the kill may not be counted yet."""
+        if self._notice is None:
+            return
+        told = self._notice.told
+        self._notice.take()
+        if self._notice.told > told:
+            self._began = time.monotonic()
+        self._oom_text = read_text(f"{self._notice.directory}/{oom_notice.CONTROL}") or self._oom_text
 
     def _pause_seconds(self) -> float:
         """A short container is looked at often: its memory may be gone before it is sampled for the first time."""

@@ -291,7 +291,7 @@ def end_container(engine: Engine, container_id: str) -> None:
     due = time.monotonic() + ENGINE_SECONDS
     while time.monotonic() < due:
         with suppress(EngineError):
-            if not engine.inspect(container_id).is_alive:
+            if engine.inspect(container_id).is_over:
                 return
         time.sleep(0.02)
 

@@ -12,7 +12,7 @@ from jobtop.core.record import replace
 from jobtop.core.run import process_tree
 from jobtop.core.run.containers.end import ContainerEnd, ended, with_engine_evidence
 from jobtop.core.run.containers.facts import FINDING
-from jobtop.lifecycle.containers.attached_ends import ask_end_of, container_id_of, endpoint_of, read_end
+from jobtop.lifecycle.containers.attached_ends import NOT_NOTED, ask_end_of, container_id_of, endpoint_of, read_end
 from jobtop.lifecycle.ends import end_events, limits_of, observation_in, seen_seconds
 from jobtop.lifecycle.kinds.process import root_of
 
@@ -140,10 +140,11 @@ class AttachedContainerKind:
     def _answer(job: Job, is_last: bool) -> ContainerEnd | None:
         """What the engine says about the end; None if it may say so later."""
         try:
-            return ask_end_of(job) or ContainerEnd(why_unknown="its engine says that it still runs")
+            end, why = ask_end_of(job), NOT_NOTED
         except EngineError as error:
-            is_young = time.time() - max(job.last_heard or 0.0, job.submitted_at or 0.0) < PATIENCE_SECONDS
-            return None if is_young and not is_last else ContainerEnd(why_unknown=str(error))
+            end, why = None, str(error)
+        is_young = time.time() - max(job.last_heard or 0.0, job.submitted_at or 0.0) < PATIENCE_SECONDS
+        return end or (None if is_young and not is_last else ContainerEnd(why_unknown=why))
 
     @staticmethod
     def _write_end(

@@ -22,6 +22,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.run.containers.end import ContainerEnd, end_from
 from jobtop.core.run.containers.facts import container_facts
+from jobtop.lifecycle.containers import attached_ends
 from jobtop.lifecycle.containers.attach import attach_by_name
 from jobtop.lifecycle.containers.attached_ends import FILE, read_end, write_end
 from jobtop.lifecycle.control import Control
@@ -145,6 +146,38 @@ def test_the_engine_says_how_a_container_ended(machine: Machine) -> None:
     assert done.incomplete == ("all: it ended before it was sampled",)
     reconcile(machine.jobs, machine.paths)
     assert machine.jobs.find(job.id) == done
+
+
+def stopping(machine: Machine, *, is_noted: bool) -> list[dict[str, Any]]:
+    """What Podman answers in turn about a container that exits with 9; without the last answer it never notes the end.
+
+    In the first two answers the exit code is 0, and there is no time of the end.
+    """
+    never = {"StartedAt": iso(machine.started_at), "ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z"}
+    done = {"Status": "exited", "ExitCode": 9, "FinishedAt": iso(machine.started_at + 2.0), "Pid": 0}
+    first = [never | {"Status": "stopping", "Pid": machine.process.pid}, never | {"Status": "stopped", "Pid": 0}]
+    return [*first, *([never | done] if is_noted else [])]
+
+
+def test_an_exit_code_that_the_engine_has_not_noted_yet_is_waited_for(machine: Machine) -> None:
+    job = machine.attach()
+    machine.engine.states[WEB_ID] = stopping(machine, is_noted=True)
+    done = machine.ended(job)
+    assert (done.status, done.exit_code, done.reason) == (Status.FAILED, 9, "exit code 9")
+    assert done.duration_seconds == pytest.approx(2.0, abs=0.1)
+
+
+def test_an_exit_code_that_the_engine_never_notes_is_unknown_and_not_0(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attached_ends, "NOTE_SECONDS", 0.2)
+    job = machine.attach()
+    machine.engine.states[WEB_ID] = stopping(machine, is_noted=False)
+    assert machine.ended(job).status == Status.RUNNING  # a later look may find it
+    machine.jobs.change(job.id, lambda row: (replace(row, submitted_at=time.time() - PATIENCE_SECONDS - 1), ()))
+    done = machine.ended(job)
+    assert (done.status, done.exit_code) == (Status.UNKNOWN, None)
+    assert "has not noted its end" in (done.reason or "")
 
 
 @pytest.mark.parametrize("is_removed", [True, False], ids=["removed", "started again"])

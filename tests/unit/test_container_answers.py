@@ -36,6 +36,27 @@ def test_a_container_killed_for_its_memory_says_so() -> None:
     assert found.finished_at is not None
 
 
+# What Podman 4.3 answers while a container with `trap 'exit 9' TERM` is stopped; the third answer is rare.
+PODMAN_STOP = [
+    {"Status": "running", "ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z", "Pid": 19077},
+    {"Status": "stopping", "ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z", "Pid": 19077},
+    {"Status": "stopped", "ExitCode": 0, "FinishedAt": "0001-01-01T00:00:00Z", "Pid": 0},
+    {"Status": "stopped", "ExitCode": 9, "FinishedAt": "2026-11-18T11:24:33.310563642Z", "Pid": 0},
+    {"Status": "exited", "ExitCode": 9, "FinishedAt": "2026-11-18T11:24:33.310563642Z", "Pid": 0},
+]
+
+
+def test_an_exit_code_counts_only_once_the_engine_has_noted_the_end() -> None:
+    whole = read("inspect-running")
+    found = [inspected("podman", whole | {"State": state}) for state in PODMAN_STOP]
+    known = [(each.exit_code, each.is_alive, each.is_over) for each in found if each is not None]
+    assert known == [(None, True, False), (None, True, False), (None, False, False), (9, False, True), (9, False, True)]
+    again = PODMAN_STOP[1] | {"FinishedAt": "2026-11-18T11:20:00Z"}  # of the run before
+    stopping = inspected("podman", whole | {"State": again})
+    assert stopping is not None
+    assert (stopping.exit_code, stopping.finished_at, stopping.is_over) == (None, None, False)
+
+
 def test_the_actions_of_captured_events_are_without_their_suffixes() -> None:
     events = [event for message in read("events") if (event := container_event(message)) is not None]
     assert {"start", "die", "oom", "health_status", "exec_create", "pause", "unpause", "destroy"} <= {

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jobtop.lifecycle.containers.cgroups import SUPERVISOR, read_evidence, remove_parents
+from jobtop.lifecycle.containers.cgroups import SUPERVISOR, merged, read_evidence, remove_parents
 
 
 def test_the_cpu_time_of_the_supervisor_is_not_the_container_s(tmp_path: Path) -> None:
@@ -28,3 +28,12 @@ def test_the_cgroup_of_the_supervisor_goes_with_its_parent(tmp_path: Path) -> No
     (tmp_path / "parent" / SUPERVISOR).mkdir(parents=True)
     assert remove_parents([str(tmp_path / "parent")])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_container_s_own_count_the_oom_kills_of_version_1_are_unknown() -> None:
+    none, one = {"memory.oom_control": "oom_kill 0\n"}, {"memory.oom_control": "oom_kill 1\n"}
+    assert merged({}, none) == {}
+    assert merged(none, none) == none
+    assert merged(one, none) == one
+    handed_up = {"memory.events": "oom_kill 0\n"}  # version 2 hands the count up to the parent
+    assert merged({}, handed_up) == handed_up

@@ -77,7 +77,9 @@ def test_events_change_the_rows_without_another_list(
     assert wait_for(lambda: row(monitor, "new")).job_id == JOB
     engine.emit("health_status: unhealthy", web["Id"])
     wait_for(lambda: (found := row(monitor, "web")) and found.container.health == "unhealthy")
-    engine.details[web["Id"]] = {"State": {"Status": "exited", "ExitCode": 137, "OOMKilled": True}}
+    engine.details[web["Id"]] = {
+        "State": {"Status": "exited", "ExitCode": 137, "OOMKilled": True, "FinishedAt": "2026-11-18T04:01:00Z"}
+    }
     engine.emit("oom", web["Id"])
     engine.emit("die", web["Id"], exitCode="137")
     ended = wait_for(lambda: found if (found := row(monitor, "web")) and not found.container.is_alive else None)

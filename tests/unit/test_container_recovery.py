@@ -35,3 +35,21 @@ def test_of_two_processes_that_see_the_end_one_completes_the_output(tmp_path: Pa
         assert len(engine.asked) == asked
     assert [each.told.exit_code for each in found if each is not None and each.told is not None] == [0, 0]
     assert (directory / "stdout.log").read_text() == "one\ntwo\n"
+
+
+def test_an_end_that_the_engine_has_not_noted_is_asked_for_again(tmp_path: Path) -> None:
+    paths, job = StatePaths(tmp_path / "home", HERE), replace(made_job(), kind="container")
+    directory = Path(paths.names.job(job.id))
+    directory.mkdir(parents=True)
+    with fake_engine(tmp_path / "d.sock", [container_row("c", 1, State="exited")]) as engine:
+        state = {"StartedAt": "2026-11-18T11:24:00Z", "FinishedAt": "0001-01-01T00:00:00Z", "ExitCode": 0}
+        ended = {"Status": "exited", "ExitCode": 9, "FinishedAt": "2026-11-18T11:24:33Z"}
+        engine.states[container_id(1)] = [state | {"Status": "stopping"}, state | {"Status": "stopped"}, state | ended]
+        file = ContainerFile(engine=engine.url, id=container_id(1), started_at=1.0, is_kept=True)
+        write_container(directory, file)
+        assert KIND._recovered(paths, job, file, None) is None
+        assert KIND._recovered(paths, job, file, None) is None
+        found = KIND._recovered(paths, job, file, None)
+    assert found is not None
+    assert found.told is not None
+    assert found.told.exit_code == 9

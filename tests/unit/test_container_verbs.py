@@ -107,6 +107,21 @@ def test_a_whole_project_is_meant_by_its_name(call: Call, docker: FakeEngine) ->
     assert (code, "shop" in err) == (2, True)
 
 
+def test_a_list_of_a_project_that_does_not_exist_names_those_that_do(call: Call, docker: FakeEngine) -> None:
+    docker.rows.append(container_row("blog-1", 0xA5, State="exited", Labels={"com.docker.compose.project": "blog"}))
+    for style in ((), ("--json",)):
+        code, out, err = call("list", "--project", "nosuch", *style)
+        assert (code, out) == (2, "")
+        assert "nosuch" in err
+        assert "there are blog, shop" in err
+    code, out, err = call("list", "--project", "blog")  # all of it has ended
+    assert (code, err) == (0, "")
+    assert "--all" in out
+    docker.rows.clear()
+    code, out, err = call("list", "--engine", "docker")
+    assert (code, err) == (0, "")
+
+
 def test_names_that_mean_nothing_or_two_are_refused_in_one_line(call: Call) -> None:
     for arguments, word in [
         (("logs", "both"), "podman/both"),

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -21,7 +22,7 @@ from jobtop.core.record import replace
 from jobtop.lifecycle.containers import engine_thread
 from jobtop.lifecycle.containers.agent_service import ContainerService
 from jobtop.lifecycle.containers.attached_ends import read_end
-from jobtop.lifecycle.containers.engine_thread import matches
+from jobtop.lifecycle.containers.engine_thread import EngineThread, matches
 from jobtop.store.database import open_to_write
 from jobtop.store.follows import Follow, Follows
 from jobtop.store.jobs import Jobs, Query
@@ -143,6 +144,36 @@ def test_a_container_that_ended_before_it_was_looked_at_is_a_job_with_its_exit_c
     assert jobs[0].incomplete == ("all: it ended before it was sampled",)
 
 
+def test_events_that_come_before_the_agent_goes_on_are_not_lost(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, start = time.time(), EngineThread.start
+
+    def start_and_work(thread: EngineThread) -> None:
+        start(thread)
+        wait_for(lambda: thread._since > began + 0.2 and thread._tasks.empty())
+
+    removed = stage.run("removed", 0xA1, began)
+    stage.engine.rows.pop()
+    stage.engine.tell("die", removed, began + 0.3, name="removed", exitCode="5", **TEAM)
+    monkeypatch.setattr(EngineThread, "start", start_and_work)
+    stage.service.set_follows([stage.follow])
+    assert [(job.name, job.exit_code) for job in stage.until(lambda jobs: jobs)] == [("removed", 5)]
+
+
+def test_a_container_that_ends_while_its_engine_does_not_answer_is_a_job(stage: Stage) -> None:
+    stage.service.set_follows([stage.follow])
+    stage.run("first", 0xA1)
+    stage.until(lambda jobs: jobs)
+    stage.engine.refusals["json"] = "busy"  # for every container that is asked about
+    began = time.time()
+    removed = stage.run("removed", 0xA2, began)
+    wait_for(lambda: any(removed in request for request in stage.engine.asked))
+    stage.engine.rows.pop()
+    stage.engine.refusals.clear()
+    stage.engine.tell("die", removed, began + 0.3, name="removed", exitCode="5", **TEAM)
+    jobs = stage.until(lambda jobs: len(jobs) == 2)
+    assert {job.name: job.exit_code for job in jobs} == {"first": None, "removed": 5}
+
+
 def test_a_container_that_ended_before_it_was_followed_is_no_job(stage: Stage) -> None:
     began = time.time() - 20
     old = stage.run("old", 0xA1, began)
@@ -205,6 +236,17 @@ def test_an_engine_that_goes_away_is_listened_to_again(stage: Stage, tmp_path: P
     os.rename(tmp_path / "away", path)
     stage.run("web", 0xA1)
     assert [job.name for job in stage.until(lambda jobs: jobs)] == ["web"]
+
+
+def test_a_service_that_is_closed_while_it_connects_leaves_no_thread(stage: Stage) -> None:
+    before = set(threading.enumerate())
+    stage.engine.hang()
+    stage.service.set_follows([stage.follow])
+    wait_for(lambda: stage.engine.asked)
+    stage.service.close()
+    stage.engine.released.set()
+    own = [thread for thread in threading.enumerate() if thread not in before and thread.name.startswith("jobtop-")]
+    wait_for(lambda: not any(thread.is_alive() for thread in own))
 
 
 def test_a_label_that_is_followed_no_longer_makes_no_jobs(stage: Stage) -> None:

@@ -60,3 +60,11 @@ def test_a_kernel_log_that_cannot_be_read_is_empty(tmp_path: Path) -> None:
     (tmp_path / "log").write_text(LOG)
     assert read_kernel_log(str(tmp_path / "log")) == LOG
     assert find_in_kernel_log("torn,1\n6,x,y,-;oom\n", Members((), "x"), 0.0, 1.0) == []
+
+
+def test_an_oom_kill_belongs_to_a_container_by_the_name_of_its_cgroup() -> None:
+    text = LOG.replace(f"jobtop-{JOB}", "libpod-0123456789ab")
+    assert [seen.kind for seen in find_in_kernel_log(text, Members((), "other"), 11000.0, 11172.0)] == []
+    members = Members((), "other", "0123456789ab")
+    (seen,) = find_in_kernel_log(text, members, 11000.0, 11172.0)
+    assert (seen.kind, seen.subject) == (Cause.OUT_OF_MEMORY, "31749")

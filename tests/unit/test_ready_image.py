@@ -38,3 +38,22 @@ def test_a_missing_image_is_named_with_a_remedy(fake: FakeEngine, policy: str) -
     assert "docker images" in said
     assert ("denied" in said) == (policy != "never")
     assert fake.url not in said
+
+
+# What Docker 20.10 says without a network, and Podman 4.3 of a registry that does not listen.
+NO_NETWORK = 'Get "https://registry-1.docker.io/v2/": dial tcp: lookup registry-1.docker.io: network is unreachable'
+REFUSED = 'pinging container registry a: Get "https://a/v2/": dial tcp 127.0.0.1:1: connect: connection refused'
+
+
+@pytest.mark.parametrize("words", [NO_NETWORK, REFUSED])
+@pytest.mark.parametrize(
+    ("image", "registry"),
+    [("nope:1", "docker.io"), ("team/nope:1", "docker.io"), ("localhost:1/nope", "localhost:1"), ("a.b/c/d", "a.b")],
+)
+def test_a_registry_that_cannot_be_reached_is_named(fake: FakeEngine, words: str, image: str, registry: str) -> None:
+    fake.pull_error = words
+    with pytest.raises(NoSuchImage) as raised:
+        ready(fake, image, "missing")
+    said = str(raised.value)
+    assert f"the registry {registry} could not be reached" in said
+    assert "is the name right" not in said

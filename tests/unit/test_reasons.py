@@ -256,6 +256,16 @@ def test_the_kernel_log_makes_a_hint_of_lack_of_memory_certain() -> None:
     assert f"jobtop rerun {job.id[:8]} --memory 12G" in advice
 
 
+def test_the_kernel_log_counts_the_oom_kills_of_a_container_whose_cgroup_is_gone() -> None:
+    limits, usage = Limits(memory_bytes=64 << 20, enforced=True), Usage(memory_cgroup_peak_bytes=64 << 20)
+    container = {"container": {"id": "0123456789ab"}}
+    job = failed(exit_code=137, reason="exit code 137", usage=usage, limits=limits, findings=container)
+    assert explained(job, Clues()).flags == ()  # an exit code alone is no evidence
+    job = explained(job, Clues(kernel=[OOM]))
+    assert (job.flags, job.usage.oom_kills, job.sources["oom_kills"]) == (("oom_killed",), 1, "kernel_log")
+    assert job.reason == "exit code 137: over its memory limit of 64.0 MiB (kernel log)"
+
+
 def test_counted_oom_kills_keep_their_words_and_the_kernel_log_is_evidence() -> None:
     reason = "killed by SIGKILL: over its memory limit of 200.0 MiB (oom_kill +1)"
     limits = Limits(memory_bytes=200 << 20, enforced=True)

@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import click
@@ -117,9 +117,17 @@ def of_project(answers: Sequence[EngineAnswer], project: str) -> list[Found]:
     return found
 
 
-def no_project_text(project: str, containers: Iterator[Container]) -> str:
+def no_project_text(project: str, containers: Iterable[Container]) -> str:
     names = {container.project for container in containers if container.project}
-    hint = printable(did_you_mean(project, names)) or (
-        f"; there are {', '.join(map(printable, sorted(names)))}" if names else "; there are no compose projects"
-    )
-    return f'no container of a compose project "{printable(project)}"{hint}'
+    hint = printable(did_you_mean(project, names))
+    there = f"; there are {', '.join(map(printable, sorted(names)))}" if names else "; there are no compose projects"
+    return f'no container of a compose project "{printable(project)}"{hint}{there}'
+
+
+def refuse_unknown_project(app: App, project: str, engine_name: str | None) -> None:
+    """UnknownContainer, with the projects that there are, if no container has this one, also none that has ended."""
+    engines = open_engines(app.environ, engine_name)
+    try:
+        of_project(ask_engines(engines, every=True), project)
+    finally:
+        close_engines(engines)

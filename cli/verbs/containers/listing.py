@@ -15,7 +15,12 @@ from jobtop.cli.text.container_lines import EMPTY_CSV_ROW, container_json, is_wa
 from jobtop.cli.text.screen import Screen, can_paint
 from jobtop.cli.text.tables import STREAM, print_records, stream_format_options, truncate
 from jobtop.cli.values import Duration
-from jobtop.cli.verbs.containers.choices import complete_container, engine_option, no_project_text, project_option
+from jobtop.cli.verbs.containers.choices import (
+    complete_container,
+    engine_option,
+    project_option,
+    refuse_unknown_project,
+)
 from jobtop.cli.verbs.containers.group import VERBS
 from jobtop.cli.verbs.files import SHORTEST_SECONDS, wait_for_end
 from jobtop.core.errors import VERB_LIKENESS, EngineError, JobtopError, UsageError, did_you_mean
@@ -76,6 +81,8 @@ def list_(app: App, /, style: str, engine_name: str | None, interval: float | No
         listing = Listing(app, choice, style)
         if not follow:
             listing.warn_of_engines(first)
+            if choice.project is not None and not any(row.container.project == choice.project for row in first.rows):
+                refuse_unknown_project(app, choice.project, engine_name)
             listing.print(first)
         elif style == "table" and can_paint():
             with Screen() as screen:
@@ -215,7 +222,8 @@ def empty_text(choice: Choice, now: Containers) -> str:
         said = " or ".join(f'"{printable(word)}"' for word in choice.words)
         return f"No container with {said} in its name{hint}" + ("" if choice.every else " (--all: also ended ones)")
     if choice.project is not None:
-        return no_project_text(choice.project, (row.container for row in now.rows)).capitalize()
+        ended = "" if choice.every else " (--all: also ended ones)"
+        return f'No container of the compose project "{printable(choice.project)}" runs{ended}'
     if choice.every:
         return f"No containers: {names} has none" if "," not in names else f"No containers: {names} have none"
     return f"No containers run ({names} {'answers' if ',' not in names else 'answer'}; --all: also ended ones)"

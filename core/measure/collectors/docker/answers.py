@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 
 from jobtop.core.measure.collectors.docker.model import (
+    ENDED,
     Container,
     ContainerEvent,
     ContainerLimits,
@@ -122,7 +123,8 @@ def inspected(engine: str, answer: Any) -> Container | None:
     if container_id is None:
         return None
     status = (text(state.get("Status")) or "unknown").lower()
-    is_alive = status in ("running", "paused", "restarting")
+    # A container that Podman stops has the exit code 0, and no time of its end, until Podman has noted both.
+    finished_at = moment(state.get("FinishedAt")) if status in ENDED else None
     return Container(
         engine=engine,
         id=container_id,
@@ -134,8 +136,8 @@ def inspected(engine: str, answer: Any) -> Container | None:
         health=_health(state),
         created_at=moment(answer.get("Created")),
         started_at=moment(state.get("StartedAt")),
-        finished_at=None if is_alive else moment(state.get("FinishedAt")),
-        exit_code=None if is_alive or status == "created" else integer(state.get("ExitCode")),
+        finished_at=finished_at,
+        exit_code=None if finished_at is None else integer(state.get("ExitCode")),
         is_oom_killed=state.get("OOMKilled") if isinstance(state.get("OOMKilled"), bool) else None,
         error=text(state.get("Error")),
         restarts=integer(answer.get("RestartCount")),

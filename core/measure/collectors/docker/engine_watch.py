@@ -159,7 +159,7 @@ class EngineWatch:
         inspected = failures = 0
         for container in engine.containers(self._every):
             before = known.get(container.id)
-            if before is not None and not before.is_alive and (before.state, before.name) == _look(container):
+            if before is not None and before.is_over and (before.state, before.name) == _look(container):
                 found[container.id] = before
                 continue
             found[container.id] = container

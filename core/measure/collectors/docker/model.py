@@ -7,8 +7,10 @@ from jobtop.core.record import fresh, record
 JOB_LABEL = "jobtop.job"  # on a container that a job started: the id of that job
 PROJECT_LABELS = ("com.docker.compose.project", "io.podman.compose.project")
 SERVICE_LABELS = ("com.docker.compose.service", "io.podman.compose.service")
-RUNNING, PAUSED, RESTARTING = "running", "paused", "restarting"
-ALIVE = frozenset({RUNNING, PAUSED, RESTARTING})  # the others: created, removing, exited, dead
+RUNNING, PAUSED, RESTARTING, STOPPING = "running", "paused", "restarting", "stopping"
+ALIVE = frozenset({RUNNING, PAUSED, RESTARTING, STOPPING})
+NEVER_BEGAN = frozenset({"created", "configured", "initialized"})
+ENDED = frozenset({"exited", "stopped", "removing", "dead"})  # Podman says `stopped` until it has cleaned up
 
 
 @record
@@ -50,7 +52,7 @@ class Container:
     engine: str  # the name of the endpoint
     id: str
     name: str
-    state: str  # running, paused, restarting, created, exited, removing, dead
+    state: str  # one of ALIVE, NEVER_BEGAN or ENDED
     image: str | None = None  # as it was asked for
     image_id: str | None = None
     command: tuple[str, ...] = ()
@@ -58,7 +60,7 @@ class Container:
     created_at: float | None = None
     started_at: float | None = None
     finished_at: float | None = None
-    exit_code: int | None = None  # None while it runs
+    exit_code: int | None = None  # None until the engine has noted the end
     is_oom_killed: bool | None = None
     error: str | None = None
     restarts: int | None = None
@@ -71,6 +73,11 @@ class Container:
     @property
     def is_alive(self) -> bool:
         return self.state in ALIVE
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the engine has noted its end, or it never began; an engine may need a moment to note an end."""
+        return self.exit_code is not None or self.state in NEVER_BEGAN
 
     @property
     def project(self) -> str | None:
