@@ -9,9 +9,12 @@ VENV := .venv$(if $(PYTHON),-$(firstword $(shell tools/find-python $(PYTHON))))
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 # Most tests wait for something: more of them than there are cores can do that at once.
-WORKERS := -n 3 --dist loadscope
+# tests/order.py has the order of the modules.
+WORKERS := -n 3 --dist loadscope --no-loadscope-reorder
 CHECKED := $(wildcard tests benchmarks docs/examples tools/*.py)
 ROOMS := core store lifecycle tui cli
+# With it pytest would compile every test module anew in every worker.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make run     run a small job, show what it used, and open the console"

@@ -39,6 +39,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from contextlib import AbstractContextManager
+    from pathlib import Path
     from types import FrameType
 
     from jobtop.core.config import Config
@@ -101,6 +102,16 @@ class Agent:
             return False
         self._lock_fd = lock_fd
         agent_lock.write_lock(lock_fd, b"0")
+        try:
+            self._begin(lock_path)
+            self._run_rounds()
+        finally:  # before the spare shim notices the exit: it must not start an agent again, least of all after a bug
+            agent_lock.write_lock(self._lock_fd, b"")
+        self._shut_down()
+        return True
+
+    def _begin(self, lock_path: Path) -> None:
+        """Become the agent that other processes rely on."""
         self._listen()
         launch = AgentLaunch(str(lock_path), agent_lock.agent_command(self.paths, self.sets))
         self.starter = Starter(self.paths, self.config, self.jobs, self.me, launch, self._log)
@@ -109,16 +120,13 @@ class Agent:
         # From now on other processes rely on this one, and may wake it by a signal.
         agents.register(self.database, self.me)
         self._log("INFO", f"agent {os.getpid()} serves {self.paths.store}")
+
+    def _run_rounds(self) -> None:
         has_written_pid = False
-        try:
-            while not self._try_round():
-                if not has_written_pid:  # the first round has succeeded
-                    has_written_pid = agent_lock.write_lock(self._lock_fd, str(os.getpid()).encode())
-                self._sleep()
-        finally:  # before the spare shim notices the exit: it must not start an agent again, least of all after a bug
-            agent_lock.write_lock(self._lock_fd, b"")
-        self._shut_down()
-        return True
+        while not self._try_round():
+            if not has_written_pid:  # the first round has succeeded
+                has_written_pid = agent_lock.write_lock(self._lock_fd, str(os.getpid()).encode())
+            self._sleep()
 
     def _try_round(self) -> bool:
         """Do one round of work; True if it was the last. After an error of the store the next round tries again."""

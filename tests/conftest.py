@@ -1,5 +1,6 @@
 """Fixtures: a clean home, a jobtop to call in it, the same as an unprivileged user, and the real components."""
 
+import gc
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from endpoints import MailServer, WebEndpoint, mail_server, web_endpoint
 from machines import Machine
+from order import in_turns
 
 import unprivileged as unprivileged_user
 from engines import CannotRunError, RealEngine, shared_engine
@@ -21,6 +23,18 @@ from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Jobs
 from records import HERE
 from support import ALONE, ROOT, Jobtop, clean_environment, require
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Several workers begin with the slow modules."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items[:] = in_turns(items)
+
+
+def pytest_collection_finish() -> None:
+    """Tests stay until the end: the garbage collector need not look at them again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -135,6 +135,7 @@ class Deliverer:
         with suppress(JobtopError, OSError):
             if self._database is not None:
                 self._settle()  # what was sent in the last moment
+                self._unsent = Outbox(self._database).unsent_count()  # another process may have sent some meanwhile
             if not self._in_flight:  # otherwise the lease ends with this process, and what is being sent too
                 self._release()
         if self._database is not None:

@@ -6,11 +6,12 @@ import signal
 import sqlite3
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from running import descendants, running
+from running import descendants, running, state
 from support import Jobtop, wait_for
 
 
@@ -58,13 +59,31 @@ def test_what_outlived_its_shim_can_be_killed_and_is_not_forgotten_before(jobtop
     assert jobtop("rm", job).returncode == 0
 
 
+def stop_outside_of_a_transaction(pid: int, jobtop: Jobtop) -> None:
+    """Stop a process while it does not write the store: what it holds then, no other process gets."""
+    (store,) = jobtop.state.glob("*.db")
+
+    def is_stopped() -> bool:
+        os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda: state(pid) == "T")
+        with closing(sqlite3.connect(store, isolation_level=None, timeout=0)) as other:
+            try:
+                other.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                os.kill(pid, signal.SIGCONT)
+                return False
+            return True
+
+    wait_for(is_stopped)
+
+
 def test_an_end_is_kept_though_its_run_stands_still(jobtop: Jobtop, tmp_path: Path) -> None:
     begun, may_end = tmp_path / "begun", tmp_path / "may-end"
     script = 'touch "$1"; until [ -e "$2" ]; do sleep 0.01; done'
     with running(jobtop, "--quiet", "--", "sh", "-c", script, "sh", str(begun), str(may_end)) as run:
         wait_for(begun.exists, 30)
         wait_for(lambda: any(job["pid"] for job in json.loads(jobtop("history", "--json").stdout)), 30)
-        os.kill(run.pid, signal.SIGSTOP)
+        stop_outside_of_a_transaction(run.pid, jobtop)
         may_end.touch()
         began = time.monotonic()
         assert jobtop("wait", str(the_job(jobtop)["id"])).returncode == 0

@@ -16,11 +16,12 @@ from agents import Line, Load, agents_of, line
 from jobtop.core.errors import StoreReplaced
 from jobtop.core.model import Identity, Sample
 from jobtop.core.paths import StatePaths, hostname
-from jobtop.lifecycle.agent_lock import is_taken
+from jobtop.core.shim.revival import read_agent_lock
+from jobtop.lifecycle.agent_lock import is_taken, take_lock, write_lock
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from records import made_job
-from running import ended, nothing_is_left, running, show
+from running import ended, nothing_is_left, processes_of, running, show
 from support import Jobtop, wait_for
 from watching import Watched
 
@@ -190,6 +191,27 @@ def test_an_agent_that_starts_in_a_new_directory_leaves_it_to_the_one_that_runs(
     wait_for(lambda: agents_of(jobtop.state) == [agent.pid], DEADLINE)
     load.let_end()
     assert ended(jobtop, "left")["exit_code"] == 7
+
+
+def test_an_agent_that_loses_its_store_while_it_starts_leaves_no_shim(jobtop: Jobtop, line: Line) -> None:
+    """It is stopped while it waits for the lock, so that the store is lost once it has the lock."""
+    path, lock = store(jobtop.state), line.paths.agent
+    held = take_lock(lock)
+    assert held is not None
+    line.call_agent()
+    (agent,) = wait_for(lambda: is_taken(lock.with_name(f"{lock.name}.next")) and agents_of(jobtop.state), DEADLINE)
+    wait_for(lambda: "nanosleep" in Path(f"/proc/{agent}/wchan").read_text(), DEADLINE)
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        line.close()
+        path.rename(path.with_name("kept"))
+        path.mkdir()
+        write_lock(held, b"1")
+        os.close(held)
+    finally:
+        os.kill(agent, signal.SIGCONT)
+    wait_for(lambda: not processes_of(jobtop), DEADLINE / 4)
+    assert read_agent_lock(str(lock))[1] != 0, "what it wrote when it took the lock would call for another agent"
 
 
 @pytest.mark.parametrize("harm", [delete_all, replace_all, move_away])

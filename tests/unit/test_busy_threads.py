@@ -1,7 +1,6 @@
 """The busiest threads of a job: of few processes, within a budget, kept with its snapshots and read from old ones."""
 
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -95,9 +94,9 @@ def test_single_threads_idle_processes_and_crowds_are_not_read(
     assert asked == [40]
 
 
-def test_a_used_up_budget_ends_the_reading_and_is_saved_up(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_used_up_budget_ends_the_reading_and_is_saved_up(threads: Threads) -> None:
     spent = iter(range(100))
-    monkeypatch.setattr(time, "thread_time", lambda: next(spent) * 0.015)
+    threads.budget = ThreadBudget(lambda: next(spent) * 0.015)
     members = [threads.put(pid, a=1.0, b=1.0) for pid in (10, 20, 30)]
     threads.read(1.0, p10=3.0, p20=2.0, p30=1.0)
     assert [bool(threads.reader.of(member)) for member in members] == [True, True, False]

@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from benchmarks.series import samples
-from crafted import CRAFTED, one_column, sealed
+from crafted import BOMB, CRAFTED, one_column, sealed
 from fuzzing import MOST_BYTES, fuzz, fuzzed, mutated
 from jobtop.core.errors import BlockDamaged
 from jobtop.core.metrics import JOB_COLUMNS, Scope
@@ -115,7 +115,7 @@ def test_any_block_is_samples_or_damage(count: int) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        zlib.compress(bytes(1 << 28), 9),
+        BOMB,
         b"",
         b"x",
         zlib.compress(b"[" * 100_000),

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,28 @@ def test_a_message_that_is_accepted_slowly_while_its_process_ends_is_sent_once(
         assert process.stdout.readline() == "0\n"
         assert second.close() == 0
     assert (web.accepted, outbox.unsent_count()) == (["a"], 0)
+
+
+def test_what_another_process_sends_in_the_last_moment_is_not_left(
+    outbox: Outbox, web: WebEndpoint, paths: StatePaths
+) -> None:
+    add(outbox, "a")
+    asked, may_go = threading.Event(), threading.Event()
+
+    def resolve(_: str, __: str) -> Action:
+        asked.set()
+        may_go.wait(30)
+        return webhook(web)
+
+    sender = Deliverer(lambda: open_to_write(paths), resolve, composed, paths.names.log, poll_seconds=30)
+    sender.wake()
+    assert asked.wait(30), "it has counted one"
+    outbox.mark_sent(outbox.unsent()[0].id)
+    with ThreadPoolExecutor(1) as pool:
+        left = pool.submit(sender.close)
+        wait_for(left.running)
+        may_go.set()
+        assert left.result(30) == 0
 
 
 def test_a_killed_process_leaves_its_messages_to_the_next_with_the_same_keys(

@@ -3,8 +3,8 @@
 import errno
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -36,10 +36,11 @@ class Stage:
         self.directory, self.proc = directory, FileProc(directory)
         self.now = 100.0
         self.cpu_ns = 0
+        self.spent: Callable[[], float] = lambda: 0.0
         self.processes = ProcessSource(ProcessTable(self.proc.path, lambda _: self.cpu_ns))
         self.tree = Tree(1)
         self.processes.jobs[KEY] = JobProcesses(self.tree)
-        self.source = FileSource(self.processes, self.proc.path, clock=lambda: self.now)
+        self.source = FileSource(self.processes, self.proc.path, clock=lambda: self.now, cpu_clock=self.cpu_clock)
         self.jobs: Jobs = {KEY: Target(Identity("boot", 1, 1), 100.0)}
 
     def process(self, pid: int, read: int = 0, written: int = 0) -> Member:
@@ -54,6 +55,14 @@ class Stage:
         member.read_chars, member.write_chars = read, written
         self.tree.version += 1
         self.cpu_ns += 1
+
+    def cpu_clock(self) -> float:
+        return self.spent()
+
+    def spend(self, seconds: float) -> None:
+        """From now on each look at the CPU clock costs so much."""
+        numbers = count()
+        self.spent = lambda: next(numbers) * seconds
 
     def file(self, name: str, size: int) -> Path:
         return sized(self.directory / name, size)
@@ -201,8 +210,7 @@ def test_a_process_with_ten_thousand_descriptors_is_read_in_parts(
 
 
 def test_a_used_up_budget_ends_a_reading(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    spent = iter(range(1000))
-    monkeypatch.setattr(time, "thread_time", lambda: next(spent) * 0.005)
+    stage.spend(0.005)
     listed: list[int] = []
     monkeypatch.setattr(file_source, "list_descriptors", noting(listed))
     for pid in range(10, 20):
@@ -216,8 +224,7 @@ def test_a_used_up_budget_ends_a_reading(stage: Stage, monkeypatch: pytest.Monke
 
 
 def test_while_the_sampling_budget_is_used_up_less_is_read(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    spent = iter(range(1000))
-    monkeypatch.setattr(time, "thread_time", lambda: next(spent) * 0.005)
+    stage.spend(0.005)
     listed: list[int] = []
     monkeypatch.setattr(file_source, "list_descriptors", noting(listed))
     stage.processes.details_cores, stage.processes.budget_cores = 0.0, 0.01
@@ -237,7 +244,7 @@ def read_positions(stage: Stage, monkeypatch: pytest.MonkeyPatch, reading_second
         spent += reading_seconds
         return [3] if pid == 10 else [], None
 
-    monkeypatch.setattr(time, "thread_time", lambda: spent)
+    stage.spent = lambda: spent
     monkeypatch.setattr(file_source, "list_descriptors", list_one)
     stage.proc.open(10, 3, stage.file("data", 60 * MIB))
     found: list[dict[str, object]] = []
@@ -265,8 +272,7 @@ def test_a_small_sampling_budget_holds_for_a_small_job_too(stage: Stage, monkeyp
     stage.processes.budget_cores = 0.0001
     listed: list[int] = []
     monkeypatch.setattr(file_source, "list_descriptors", noting(listed))
-    spent = iter(range(1000))
-    monkeypatch.setattr(time, "thread_time", lambda: next(spent) * 0.005)
+    stage.spend(0.005)
     for reading in range(1, 6):
         stage.ran(10, reading)
         stage.read_after(1)

@@ -9,7 +9,7 @@ from jobtop.core.measure.snapshot import ThreadLine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from jobtop.core.measure.collectors.members import Member
     from jobtop.core.measure.collectors.threads import Task
@@ -23,8 +23,8 @@ CREDIT_SECONDS = 0.02  # may be saved up
 class ThreadBudget:
     """CPU time for threads that all jobs of a sampler share; what one reading overdraws is saved up again."""
 
-    def __init__(self) -> None:
-        self.credit_seconds = CREDIT_SECONDS
+    def __init__(self, cpu_clock: Callable[[], float] = time.thread_time) -> None:
+        self.cpu_clock, self.credit_seconds = cpu_clock, CREDIT_SECONDS
 
     def earn(self, seconds: float) -> None:
         self.credit_seconds = min(self.credit_seconds + seconds, CREDIT_SECONDS)
@@ -59,9 +59,9 @@ class BusyThreads:
         for key in sorted(chosen, key=lambda key: used[key], reverse=True)[:MOST_PROCESSES]:
             if budget.credit_seconds <= 0:
                 return
-            began = time.thread_time()
+            began = budget.cpu_clock()
             self._read_process(proc, key, now)
-            budget.credit_seconds -= time.thread_time() - began
+            budget.credit_seconds -= budget.cpu_clock() - began
 
     def _read_process(self, proc: str, key: tuple[int, int], now: float) -> None:
         threads = read_threads(key[0], proc)

@@ -90,8 +90,10 @@ class FileSource:
         sys: str = "/sys",
         clock: Callable[[], float] = lambda: time.clock_gettime(BOOTTIME),
         below: Callable[[int], list[int]] | None = None,
+        cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._processes, self._proc, self._sys, self._clock = processes, proc, sys, clock
+        self._cpu_clock = cpu_clock
         self._below = below or (descendants if proc == "/proc" else lambda _: [])
         self._jobs: dict[str, JobFiles] = {}
         self._activity = Activity(processes, processes.table.clock)
@@ -189,13 +191,13 @@ class FileSource:
         if not has_clocks and self._is_little(job, chars, now):
             return False
         job.chars, job.read_at = chars, now
-        began = time.thread_time()
+        began = self._cpu_clock()
         pids = list(members) or ([target.root.pid] if target.includes_root else [])
         if has_clocks or (is_young and not members):
             pids = list(dict.fromkeys([*pids, *self._below(target.root.pid)]))
         found, is_complete = [], True
         for pid in self._heaviest_first(pids, members, job):
-            if time.thread_time() - began > self._credit_seconds:
+            if self._cpu_clock() - began > self._credit_seconds:
                 is_complete = False
                 break
             process = self._process(key, pid, members.get(pid), job)
@@ -208,7 +210,7 @@ class FileSource:
         else:
             job.chars = None
             self._activity.forget(key)
-        self._credit_seconds -= time.thread_time() - began
+        self._credit_seconds -= self._cpu_clock() - began
         return is_complete
 
     @staticmethod
