@@ -216,6 +216,7 @@ class JobSpec:
     detached: bool = False
     is_watched: bool = True
     interval_seconds: float | None = None  # between samples; None: depends on the age of the job
+    keeps_series: bool = True  # its samples are stored; else only their summary
     hold_memory_bytes: int | None = None  # the enforced limits
     hold_cpus: float | None = None
     nice: int | None = None
@@ -360,6 +361,12 @@ def queued_from(shape: dict[str, Any] | None) -> Queued | None:
     moment = shape.get("not_before")
     lists = {key: tuple(shape.get(key) or ()) for key in ("after", "after_end", "gpus")}
     return known(Queued, shape | lists | {"not_before": None if moment is None else from_iso(moment)})
+
+
+def spec_from(shape: dict[str, Any]) -> JobSpec:
+    """The inverse of `JobSpec.to_json`."""
+    rules = tuple(map(retry_rule_from, shape.get("retry_rules") or ()))
+    return known(JobSpec, shape | {"command": tuple(shape["command"]), "retry_rules": rules})
 
 
 def retry_rule_from(shape: dict[str, Any]) -> RetryRule:

@@ -361,7 +361,7 @@ class Agent:
         if elapsed - (past or 0.0) > GAP_SECONDS:
             unsampled = event("unsampled", since=past or 0.0, until=elapsed)
             self.jobs.change(job.id, lambda row: (row, (unsampled,)))
-        self._engine().adopt(job.id, target, spec.interval_seconds)
+        self._engine().adopt(job.id, target, spec.interval_seconds, spec.keeps_series)
 
     def _last_sample(self, job: Job) -> float | None:
         """The age of the job at its last sample."""

@@ -8,7 +8,7 @@ from _thread import start_new_thread
 
 from jobtop.core.errors import JobtopError, StartError, StoreUnavailable, UsageError
 from jobtop.core.measure.collectors.proc import identify
-from jobtop.core.model import JobSpec, known, retry_rule_from
+from jobtop.core.model import JobSpec, spec_from
 from jobtop.core.record import replace
 from jobtop.core.run.request import Request, prepare
 from jobtop.core.run.supervisor import Supervisor, open_terminal
@@ -123,8 +123,7 @@ def kept_spec(paths: StatePaths, job_id: JobId) -> JobSpec | None:
     """The command and environment of a job from specs/ID.json; None if that file is gone or damaged."""
     try:
         shape = json.loads(read_state_file(paths.spec(job_id), SPEC_BYTES))
-        rules = tuple(map(retry_rule_from, shape.get("retry_rules") or ()))
-        return known(JobSpec, shape | {"id": job_id, "command": tuple(shape["command"]), "retry_rules": rules})
+        return spec_from(shape | {"id": job_id})
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -7,6 +7,7 @@ import time
 
 from jobtop.core.errors import RowDamaged, UsageError
 from jobtop.core.record import record, replace
+from jobtop.core.text.memory_text import UPPER_BOUNDS
 from jobtop.core.units import printable
 from jobtop.core.workflow.plan import ROLES
 from jobtop.core.workflow.progress import RunJob
@@ -20,6 +21,7 @@ from jobtop.store.rows import (
     parse_mapping,
     parse_queue,
     parse_status,
+    parse_text_mapping,
     quote_value,
 )
 
@@ -36,7 +38,7 @@ LAST = "last"
 WORKFLOW_COLUMNS = "id, name, file, cwd, host, user, at"
 JOB_COLUMNS = "position, name, role, job_id, after, after_end, fingerprint, is_kept"
 NUMBERS = ("exit_code", "cpu_percent_peak", "cpu_percent_mean", "memory_peak_bytes", "memory_mean_bytes")
-STATE_COLUMNS = f"id, seq, status, queue, start_time, end_time, reason, {', '.join(NUMBERS)}"
+STATE_COLUMNS = f"id, seq, status, queue, start_time, end_time, reason, sources, {', '.join(NUMBERS)}"
 NO_WORKFLOW = "no workflow was run yet (jobtop workflow run FILE)"
 
 
@@ -248,4 +250,5 @@ def state_from(row: Row) -> tuple[dict[str, Any], str | None]:
         "mean_cpu_percent": row["cpu_percent_mean"],
         "peak_memory_bytes": row["memory_peak_bytes"],
         "mean_memory_bytes": row["memory_mean_bytes"],
+        "is_peak_bound": parse_text_mapping(row["sources"], "sources").get("memory_peak") in UPPER_BOUNDS,
     }, None if queued is None else queued.retried_by

@@ -66,10 +66,16 @@ def cells(job: RunJob, now: float) -> tuple[str, ...]:
         ABSENT if seconds is None else format_duration(seconds),
         percent(job.peak_cpu_percent),
         percent(job.mean_cpu_percent),
-        ABSENT if job.peak_memory_bytes is None else format_bytes(job.peak_memory_bytes),
+        peak_memory(job),
         ABSENT if job.exit_code is None else str(job.exit_code),
         "; ".join(filter(None, (tried, job.reason or ""))),
     )
+
+
+def peak_memory(job: RunJob) -> str:
+    if job.peak_memory_bytes is None:
+        return ABSENT
+    return f"{'≤ ' if job.is_peak_bound else ''}{format_bytes(job.peak_memory_bytes)}"
 
 
 def percent(value: float | None) -> str:
@@ -105,7 +111,7 @@ def end_line(job: RunJob, done: int, total: int, now: float) -> str:
         if job.mean_cpu_percent is not None:
             used.append(f"{job.mean_cpu_percent:.0f} % CPU")
         if job.peak_memory_bytes is not None:
-            used.append(format_bytes(job.peak_memory_bytes))
+            used.append(peak_memory(job))
         return f"{head}  {', '.join(used)}"
     why = f": {printable(job.reason)}" if job.reason else ""
     look = "" if job.status is Status.CANCELLED or not job.id else f" (jobtop logs {job.id[:8]})"

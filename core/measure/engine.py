@@ -111,6 +111,7 @@ class Engine:
         )
         self.watched: dict[str, Watched] = {}
         sink.watched = self.watched.keys()
+        self._summarized: set[str] = set()  # jobs with samples that are not stored
         self._batches: deque[Batch] = deque()
         self._news = threading.Event()
         self._flushing = threading.Event()
@@ -136,9 +137,11 @@ class Engine:
         self.watched[key] = Watched(Tally(), report, report_seconds)
         self._sample(key, target, self.settings.interval)
 
-    def adopt(self, key: str, target: Target, interval: float | None) -> None:
-        """Sample a job that started earlier, at an interval of its own."""
+    def adopt(self, key: str, target: Target, interval: float | None, keeps_series: bool = True) -> None:
+        """Sample a job that started earlier, at an interval of its own; store its samples, or only their summary."""
         self.watched[key] = Watched(Tally(), None, 0.0)
+        if not keeps_series:
+            self._summarized.add(key)
         self._sample(key, target, interval)
 
     def _sample(self, key: str, target: Target, interval: float | None) -> None:
@@ -286,7 +289,7 @@ class Engine:
         """The batches to try again later, and whether the only reason is that another process holds the store."""
         try:
             if batches and self.settings.keeps_series:
-                self.sink.keep(batches)
+                self.sink.keep(list(map(self._stored_part, batches)) if self._summarized else batches)
         except StoreBusy:
             return batches[-MOST_HELD:], True
         except StoreError as error:  # full, or read-only: with the next samples it is tried again
@@ -295,6 +298,11 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - a border: whatever the store does, the job goes on and its totals are kept
             self._note(error)
         return [], False
+
+    def _stored_part(self, batch: Batch) -> Batch:
+        """The batch without the samples of jobs that only keep a summary."""
+        samples = [entry for entry in batch.samples if entry[0] not in self._summarized]
+        return replace(batch, samples=samples)
 
     def _keep_house(self) -> None:
         """Between ticks, in small steps: pack full blocks and ended jobs, and maintain the record of the host."""
@@ -313,6 +321,7 @@ class Engine:
         """Let a job's samples be packed; StoreBusy if that has to wait."""
         try:
             self.sink.finish(key)
+            self._summarized.discard(key)
         except StoreBusy:
             raise
         except Exception as error:  # noqa: BLE001 - the same border

@@ -109,6 +109,7 @@ def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple
         detached=request.detached,
         is_watched=config.boolean("monitor.enabled"),
         interval_seconds=config.interval("monitor.interval"),
+        keeps_series=config.text("monitor.granularity") == "time_series",
         hold_memory_bytes=(request.limits.memory_bytes or None) if holds else None,
         hold_cpus=(request.limits.cpus or None) if holds else None,
         nice=request.nice,

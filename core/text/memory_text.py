@@ -9,10 +9,12 @@ if TYPE_CHECKING:
 SAME_SHARE = 0.95  # of the peak: a sampled peak above this share is about the same
 WITH_FILES, WITHOUT_FILES = "with mapped files", "without mapped files"
 
+UPPER_BOUNDS = ("rusage_floor", "cgroup_peak")  # sources of a memory peak that may be too high
+
 
 def is_peak_upper_bound(job: Job) -> bool:
     """Return whether the memory peak of a job is only an upper bound."""
-    return job.sources.get("memory_peak") in ("rusage_floor", "cgroup_peak")
+    return job.sources.get("memory_peak") in UPPER_BOUNDS
 
 
 def counts_mapped_files(job: Job) -> bool:

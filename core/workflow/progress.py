@@ -36,6 +36,7 @@ class RunJob:
     mean_cpu_percent: float | None = None
     peak_memory_bytes: int | None = None
     mean_memory_bytes: int | None = None
+    is_peak_bound: bool = False  # the memory peak is only an upper bound, as of very short jobs
 
     @property
     def is_live(self) -> bool:

@@ -256,7 +256,8 @@ def monitor_settings(monitor: MonitorSettings) -> tuple[str, ...]:
     """The `resource_monitor` section as settings of jobtop."""
     if not monitor.enabled:
         return ("monitor.enabled=false",)
-    return (f"monitor.interval={max(0.1, monitor.interval_seconds):g}s", "monitor.enabled=true")
+    interval = f"monitor.interval={max(0.1, monitor.interval_seconds):g}s"
+    return (interval, "monitor.enabled=true", f"monitor.granularity={monitor.granularity}")
 
 
 def data_paths(workflow: Workflow, directory: str) -> dict[str, str]:

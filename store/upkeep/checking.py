@@ -22,6 +22,8 @@ from jobtop.store.samples.head import DEVICES, HOSTS, JOBS, LAYOUTS, NAMED, Layo
 from jobtop.store.samples.hosts import unpacked_detail
 from jobtop.store.samples.snapshots import unpacked_members
 from jobtop.store.upkeep.tables import Columns, expected_tables, triggers, wrong_tables, wrong_values
+from jobtop.store.workflows import JOB_COLUMNS as WORKFLOW_JOB_COLUMNS
+from jobtop.store.workflows import WORKFLOW_COLUMNS, planned_from_row, run_from_row, workflow_from_row
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +47,9 @@ DECODERS: dict[str, tuple[str, Callable[[Any], object]]] = {  # tables with rows
     "messages": (f"SELECT {MESSAGE_COLUMNS} FROM messages", outgoing_from_row),
     "alert_marks": (f"SELECT {MARK_COLUMNS} FROM alert_marks", decision_from_row),
     "container_follows": (f"SELECT {FOLLOW_COLUMNS} FROM container_follows", follow_from_row),
+    "workflows": (f"SELECT {WORKFLOW_COLUMNS} FROM workflows", workflow_from_row),
+    "workflow_runs": ("SELECT run_id, at, settings FROM workflow_runs", run_from_row),
+    "workflow_jobs": (f"SELECT {WORKFLOW_JOB_COLUMNS} FROM workflow_jobs", planned_from_row),
 }
 JOINED = {"alerts": ("jobs", "hosts", "devices")}  # tables that the statement of a table reads too
 

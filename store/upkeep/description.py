@@ -58,7 +58,19 @@ KINDS = {
     "search_content": "search",
     "search_config": "search",
 } | dict.fromkeys(
-    ("leases", "groups", "touches", "agent", "container_follows", "sqlite_schema", "sqlite_sequence"), "other"
+    (
+        "leases",
+        "groups",
+        "touches",
+        "agent",
+        "container_follows",
+        "workflows",
+        "workflow_runs",
+        "workflow_jobs",
+        "sqlite_schema",
+        "sqlite_sequence",
+    ),
+    "other",
 )
 
 

@@ -159,6 +159,17 @@ def test_a_time_series_is_written_as_torc_keeps_it(jobtop: Jobtop) -> None:
     assert right["peak_cpu_percent"] >= right["avg_cpu_percent"]
 
 
+def test_a_summary_keeps_no_samples_and_has_the_same_totals(jobtop: Jobtop) -> None:
+    text = "name: s\nresource_monitor: {granularity: summary, sample_interval_seconds: 1}\njobs:\n"
+    write(jobtop, text + "  - {name: a, command: \"python3 -c 'import time; time.sleep(2.2)'\"}\n")
+    assert jobtop("workflow", "run", "flow.yaml").returncode == 0
+    (job,) = shown(jobtop)["jobs"]
+    assert job["peak_memory_gb"] > 0.001
+    assert job["avg_memory_gb"] > 0.001
+    ends = jobtop("metrics", "a", "--format", "jsonl").stdout.splitlines()
+    assert len(ends) <= 2, "the start and the end, which the record has; no sample between them"
+
+
 def test_over_use_of_memory_cpu_and_time_is_found_in_a_workflow(jobtop: Jobtop) -> None:
     hold = "python3 -c 'import time; x = bytearray(200 << 20); time.sleep(0.5)'"
     burn = "for i in 1 2; do timeout 1 sh -c 'while :; do :; done' & done; wait"
@@ -167,7 +178,7 @@ name: greedy
 resource_monitor: {{sample_interval_seconds: 1}}
 jobs:
   - {{name: memory, command: "{hold}", memory: 100m}}
-  - {{name: cpu, command: "{burn}", num_cpus: 0.5}}
+  - {{name: cpu, command: "{burn}", num_cpus: 0.1}}
   - {{name: time, command: "sleep 2", runtime: PT1S}}
   - {{name: modest, command: "sleep 0.2", memory: 1g, num_cpus: 1, runtime: PT1M}}
 """

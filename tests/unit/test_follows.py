@@ -60,6 +60,9 @@ def test_a_store_of_version_10_is_read_as_it_is_and_migrated_by_a_writer(paths: 
     run(
         paths.store,
         "DROP TABLE container_follows",
+        "DROP TABLE workflow_jobs",
+        "DROP TABLE workflow_runs",
+        "DROP TABLE workflows",
         "ALTER TABLE jobs DROP COLUMN limit_pids",
         f"PRAGMA user_version = {FOLLOWS_SINCE_VERSION - 1}",
     )

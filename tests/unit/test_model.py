@@ -6,7 +6,21 @@ from typing import Any
 import pytest
 
 from jobtop.core.job_id import JobId, are_job_ids, is_job_id
-from jobtop.core.model import ENDS, LIVE, Identity, Job, JobSpec, Limits, Monitor, Queued, Status, Usage, known
+from jobtop.core.model import (
+    ENDS,
+    LIVE,
+    Identity,
+    Job,
+    JobSpec,
+    Limits,
+    Monitor,
+    Queued,
+    RetryRule,
+    Status,
+    Usage,
+    known,
+    spec_from,
+)
 from jobtop.core.record import as_dict, fields, fresh, record, replace
 from records import numbered_id
 
@@ -96,10 +110,11 @@ def test_a_live_job_of_another_host_is_stale_after_three_missed_heartbeats(
 
 
 def test_a_spec_as_json_can_run_the_job_again() -> None:
-    spec = JobSpec(ID, ("sh", "-c", "x"), "/w", {"TOKEN": "secret"}, timeout_seconds=5.0)
+    rules = (RetryRule((1, 2), "./fix.sh", 5), RetryRule())
+    spec = JobSpec(ID, ("sh", "-c", "x"), "/w", {"TOKEN": "secret"}, timeout_seconds=5.0, retry_rules=rules)
     shape = json.loads(json.dumps(spec.to_json()))
-    assert shape.pop("schema_version") == 1
-    assert JobSpec(**shape | {"command": tuple(shape["command"])}) == spec
+    assert shape["schema_version"] == 1
+    assert spec_from(shape) == spec
 
 
 def test_a_job_has_ended_unless_it_is_queued_running_or_paused() -> None:
