@@ -32,6 +32,7 @@ from benchmarks.stopwatch import adopt_orphans
 from benchmarks.storage import measure_storage
 from benchmarks.ticks import measure_ticks
 from benchmarks.watching import measure_watching
+from benchmarks.workflows import measure_workflows
 
 Measure = Callable[[Installation, Path, int], Iterator[BenchmarkResult]]
 # Each measurement with its number of rounds: short ones vary most.
@@ -48,6 +49,7 @@ MEASURES: dict[str, tuple[Measure, int]] = {
     "console": (measure_console, 9),
     "hosts": (measure_hosts, 7),
     "queue": (measure_queue, 21),
+    "workflows": (measure_workflows, 21),
     "retention": (measure_retention, 1),
     "search": (measure_search, 21),
     "imports": (measure_imports, 5),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import lru_cache
 from operator import attrgetter
 
 from jobtop.core.model import LIVE, Limits, Queued, Status
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     Amounts = tuple[float, float, float]  # CPUs, bytes of memory, GPUs
 
 CPUS, MEMORY = 0, 1  # GPUs are the third
+SUCCESS, QUEUED = Status.SUCCESS, Status.QUEUED  # a lookup in the enum costs as much as the rest of a comparison
+SHOWN_IDS = 3
 SLACK = 1e-9  # sums of tenths of CPUs
 LONGEST_RETRY_SECONDS = 300.0
 RETRIED = frozenset({Status.FAILED, Status.TIMEOUT, Status.LOST})
@@ -121,8 +124,7 @@ def plan(
             waits[job.id] = "paused"
             continue
         if (verdict := dependencies.get((job.after, job.after_end))) is None:
-            waits_for = pending(job.after, outcomes) or still_live(job.after_end, outcomes)
-            verdict = dependencies[job.after, job.after_end] = (failure(job.after, outcomes), waits_for)
+            verdict = dependencies[job.after, job.after_end] = dependency_verdict(job, outcomes)
         if verdict[0] is not None:
             cancel[job.id] = verdict[0]
         elif verdict[1] is not None:
@@ -304,18 +306,21 @@ def will_be_retried(status: Status, queued: Queued | None) -> bool:
     return queued is not None and queued.retries > 0 and queued.retried_by is None and status in RETRIED
 
 
+def dependency_verdict(job: Waiting, outcomes: Mapping[str, Status | None]) -> tuple[str | None, str | None]:
+    """In words, why a job is cancelled by the jobs it depends on, and why it waits for them."""
+    unmet = [job_id for job_id in job.after if outcomes.get(job_id) is not SUCCESS]
+    if unmet and (why := failure(unmet, outcomes)) is not None:
+        return why, None
+    return None, must_first(unmet, "succeed") or still_live(job.after_end, outcomes)
+
+
 def failure(after: Iterable[str], outcomes: Mapping[str, Status | None]) -> str | None:
     """In words, which job had to succeed first and did not; None if none failed."""
     for job_id in after:
         status = outcomes.get(job_id)
-        if status is not Status.SUCCESS and status not in LIVE:
+        if status is not QUEUED and status is not SUCCESS and status not in LIVE:
             return f"job {job_id[:8]}, which had to succeed first, {ENDED[status]}"
     return None
-
-
-def pending(after: Iterable[str], outcomes: Mapping[str, Status | None]) -> str | None:
-    """In words, which jobs have to succeed first; None if all have."""
-    return must_first([job_id for job_id in after if outcomes.get(job_id) is not Status.SUCCESS], "succeed")
 
 
 def still_live(after_end: Iterable[str], outcomes: Mapping[str, Status | None]) -> str | None:
@@ -324,13 +329,16 @@ def still_live(after_end: Iterable[str], outcomes: Mapping[str, Status | None]) 
 
 
 def must_first(left: list[str], verb: str) -> str | None:
-    """`jobs 3f8a21b2 and 7b9e3f1a must end first`."""
+    """`jobs 3f8a21b2 and 7b9e3f1a must end first`; None if no job is left."""
     if not left:
         return None
-    if len(left) == 1:
-        return f"job {left[0][:8]} must {verb} first"
-    shown = ", ".join(job_id[:8] for job_id in left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
-    return f"jobs {shown} must {verb} first"
+    return must_first_words(len(left), verb, *left[:SHOWN_IDS])
+
+
+@lru_cache(maxsize=4096)  # most jobs wait for the same jobs in the next plan
+def must_first_words(count: int, verb: str, *ids: str) -> str:
+    shown = ", ".join(job_id[:8] for job_id in ids) + (f" and {count - len(ids)} more" if count > len(ids) else "")
+    return f"{'job' if count == 1 else 'jobs'} {shown} must {verb} first"
 
 
 def until(moment: float, attempt: int, now: float) -> str:

@@ -1,0 +1,62 @@
+"""Measures how fast a workflow of many short jobs runs, and what the plan for a start costs."""
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.installation import Installation
+from benchmarks.queue import DEADLINE_SECONDS, LOOK_SECONDS, SLOWEST_START_SECONDS, store
+from benchmarks.report import BenchmarkResult, MeasurementError
+from jobtop.core.run.capacity import capacity
+from jobtop.core.workflow.model import Requirements, Workflow, WorkflowJob
+from jobtop.lifecycle.queue_plan import Lineup
+from jobtop.lifecycle.workflows.submission import RunOptions, Submission
+from jobtop.store.workflows import Workflows
+
+JOBS, FIRST, NEEDED, REACH = 1000, 40, 3, 60
+PLAN_SECONDS = 0.002
+SEED = 1
+
+
+def layered() -> Workflow:
+    """A workflow of jobs of `true`; all but the first ones depend on three of the sixty before them."""
+    dice, jobs = random.Random(SEED), dict[str, WorkflowJob]()
+    asked = Requirements("", cpus=0.1)
+    for number in range(JOBS):
+        before = sorted(dice.sample(range(max(0, number - REACH), number), NEEDED)) if number >= FIRST else []
+        name = f"job{number}"
+        jobs[name] = WorkflowJob(name, "true", tuple(f"job{other}" for other in before), asked)
+    return Workflow("layered", jobs)
+
+
+def measure_workflows(tools: Installation, work: Path, rounds: int) -> Iterator[BenchmarkResult]:
+    with store(tools, work / "workflow", "5m") as many:
+        workflow = layered()
+        submission = Submission(many.queue, workflow, "layered.yaml", RunOptions(str(many.work)))
+        began = time.perf_counter()
+        run = submission.start(many.env, ())
+        what = f"{JOBS} jobs with {workflow.edges} dependencies"
+        yield BenchmarkResult(f"queue {what}", "seconds", [time.perf_counter() - began])
+        lineup, costs = Lineup(many.queue), []
+        lineup.refresh()
+        for _ in range(rounds):
+            before = time.thread_time()
+            lineup.plan(capacity(False), time.time())
+            costs.append(time.thread_time() - before)
+        yield BenchmarkResult(
+            "  the plan for a start while all of them wait, CPU", "seconds", costs, bound=PLAN_SECONDS
+        )
+        many.call("agent", "start")
+        workflows, deadline = Workflows(many.database), time.monotonic() + DEADLINE_SECONDS
+        jobs = list(run.jobs)
+        while any(job.is_live for job in jobs):
+            if time.monotonic() > deadline:
+                raise MeasurementError(f"the workflow did not end in {DEADLINE_SECONDS:g} s")
+            time.sleep(10 * LOOK_SECONDS)
+            jobs = workflows.with_states(jobs)
+        starts = [job.start_time for job in jobs if job.start_time is not None]
+        if len(starts) < JOBS:
+            raise MeasurementError(f"only {len(starts)} of {JOBS} jobs were started")
+        between = [(max(starts) - min(starts)) / (JOBS - 1)]
+        yield BenchmarkResult("  from start to start", "seconds", between, bound=SLOWEST_START_SECONDS)
