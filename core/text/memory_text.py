@@ -12,7 +12,7 @@ WITH_FILES, WITHOUT_FILES = "with mapped files", "without mapped files"
 
 def is_peak_upper_bound(job: Job) -> bool:
     """Return whether the memory peak of a job is only an upper bound."""
-    return job.sources.get("memory_peak") in ("rusage_floor", "cgroup_peak")
+    return job.sources.get("memory_peak") in ("rusage_floor", "cgroup_peak")  # the second one in older records
 
 
 def counts_mapped_files(job: Job) -> bool:
