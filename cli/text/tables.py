@@ -21,6 +21,11 @@ def format_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _format_options(command, "json", "Short for --format json.")
 
 
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--json` to a verb that changes something, as the argument `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")(command)
+
+
 def stream_format_options(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The same for a verb that can follow: there `--json` makes the argument `style` STREAM."""
     return lambda command: _format_options(command, STREAM, text)

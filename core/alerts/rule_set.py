@@ -9,6 +9,7 @@ from jobtop.core.alerts.action_tables import find_action, parse_action
 from jobtop.core.alerts.defaults import DEFAULTS
 from jobtop.core.alerts.model import BUILT_IN, Action, Rule, Severity
 from jobtop.core.alerts.rules import JOB_SCOPES, Place, merged_table, parse_rule
+from jobtop.core.config import texts
 from jobtop.core.errors import BadValue, ConfigError, did_you_mean
 from jobtop.core.metrics import Scope
 from jobtop.core.record import fresh, record, replace
@@ -16,7 +17,7 @@ from jobtop.core.units import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from jobtop.core.config import ActionTable, Alert, Config
 
@@ -87,7 +88,8 @@ def load_rule_set(config: Config) -> RuleSet:
     """Merge the rules of jobtop with those of the files, and resolve the actions of each."""
     problems: list[Problem] = []
     actions = dict(_actions(config.actions, problems))
-    rules = _merged(config.alerts, problems)
+    names = {table.name for table in config.actions}
+    rules = _merged(_with_known_actions(config.alerts, actions, names, problems), problems)
     off = config.texts("alerts.off")
     for name in off:
         if name not in rules:
@@ -128,6 +130,26 @@ def rule_changes(alerts: Iterable[Alert], weaker: Iterable[Alert]) -> list[RuleC
         for alert in alerts
         if alert.name in origins
     ]
+
+
+def _with_known_actions(
+    alerts: Iterable[Alert], actions: Mapping[str, Action], names: Collection[str], problems: list[Problem]
+) -> Iterator[Alert]:
+    """Yield the tables that name no unknown action; each other one is a problem, and changes nothing.
+
+    `names` are those of all `[[action]]` tables: the rules of a wrong one work without it.
+    """
+    for alert in alerts:
+        words = alert.fields.get("actions", ())
+        try:
+            for word in texts(words) if words else ():
+                if word not in names:
+                    find_action(word, actions, alert.origin)
+        except BadValue as error:
+            label = alert.label or f"{alert.origin}: alert.{printable(alert.name)}"
+            problems.append(Problem(alert.name, f"{label}.actions: {error}", alert.origin))
+        else:
+            yield alert
 
 
 def default_rules() -> tuple[Rule, ...]:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 SAME_SHARE = 0.95  # of the peak: a sampled peak above this share is about the same
 WITH_FILES, WITHOUT_FILES = "with mapped files", "without mapped files"
 
-UPPER_BOUNDS = ("rusage_floor", "cgroup_peak")  # sources of a memory peak that may be too high
+UPPER_BOUNDS = ("rusage_floor", "cgroup_peak")  # of memory peaks; the second one in older records
 
 
 def is_peak_upper_bound(job: Job) -> bool:

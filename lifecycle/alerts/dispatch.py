@@ -89,8 +89,14 @@ class Plan:
         self._groups.setdefault((alert.rule, state, word), []).append(alert)
 
     def tell_of_end(self, alert: StoredAlert) -> None:
-        """Tell those that were told of its start that it is over."""
-        for word in {message.action for message in self.outbox.about(alert) if message.state is State.FIRING}:
+        """Tell those that were told of its start that it is over.
+
+        A message about its start that is not composed yet is not sent: that about its end says both.
+        """
+        started = [message for message in self.outbox.about(alert) if message.state is State.FIRING]
+        for message in started:
+            self.outbox.withdraw(message.id, alert.id)
+        for word in dict.fromkeys(message.action for message in started):
             self.tell(alert, State.RESOLVED, word)
 
     def tell_again(self, alert: StoredAlert, before: float) -> None:

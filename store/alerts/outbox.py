@@ -105,6 +105,20 @@ class Outbox:
             connection.execute("UPDATE messages SET members = ? WHERE id = ?", (json.dumps(members), number))
         return True
 
+    def withdraw(self, number: int, alert_id: int) -> bool:
+        """Take an alert out of a message; False, and no change, if it is composed, sent or given up already."""
+        with self.database.writing() as connection:
+            sql = f"SELECT {COLUMNS} FROM messages WHERE id = ? AND content IS NULL AND tries = 0 AND {UNSENT}"
+            rows = self.database.decode_rows(connection.execute(sql, (number,)).fetchall(), outgoing_from_row)
+            if not rows:
+                return False
+            members = [member for member in rows[0].members if member != alert_id]
+            if members:
+                connection.execute("UPDATE messages SET members = ? WHERE id = ?", (json.dumps(members), number))
+            else:
+                connection.execute("DELETE FROM messages WHERE id = ?", (number,))
+        return True
+
     def set_content(self, number: int, content: Mapping[str, object]) -> None:
         """Keep what a message says: each try sends the same, and no more alerts are added to it."""
         with self.database.writing() as connection:
@@ -170,9 +184,9 @@ class Outbox:
         return next(iter(self._select("id = ?", (number,), "id")), None)
 
     def about(self, alert: StoredAlert) -> list[Outgoing]:
-        """All messages about an alert, the oldest first."""
+        """All messages about an alert, the oldest first; it may have been added to one that was older than itself."""
         has_it = "EXISTS (SELECT 1 FROM json_each(members) WHERE value = ?)"
-        condition = f"rule = CAST(? AS TEXT) AND created_at >= ? AND json_valid(members) AND {has_it}"
+        condition = f"rule = CAST(? AS TEXT) AND ready_at >= ? AND json_valid(members) AND {has_it}"
         return self._select(condition, (stored_text(alert.rule), alert.began_at, alert.id), "id")
 
     def unsent_count(self) -> int:

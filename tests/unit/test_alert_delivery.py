@@ -9,8 +9,9 @@ from endpoints import web_endpoint
 from jobtop.core.alerts.model import MOMENTARY, State, Transition
 from jobtop.core.alerts.rule_set import load_rule_set
 from jobtop.core.config import load
-from jobtop.core.model import Limits, Status
+from jobtop.core.model import Job, Limits, Status
 from jobtop.core.paths import StatePaths
+from jobtop.core.run.supervisor import new_id
 from jobtop.lifecycle.alerts.book import Book
 from jobtop.lifecycle.alerts.composing import compose_stored
 from jobtop.lifecycle.alerts.dispatch import Dispatch
@@ -81,3 +82,47 @@ def test_a_deviation_that_is_known_at_the_end_is_told_once(database: Database, t
     message = compose_stored(database, row, book.rule, "atlas", now)
     assert message is not None
     assert "resolved" not in str(message)
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Book:
+    """A rule on memory, with an action that waits for more alerts before it sends."""
+    user = tmp_path / "xdg/jobtop"
+    user.mkdir(parents=True)
+    (user / "config.toml").write_text(
+        '[[alert]]\nname = "full"\nmetric = "mem.used"\nabove = "1GiB"\nactions = ["desktop"]\n'
+    )
+    return Book(load((), {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "xdg")}, str(tmp_path)))
+
+
+def change_state(database: Database, book: Book, job: Job, state: State, at: float) -> None:
+    rule = book.rule("full")
+    assert rule is not None
+    change = Transition(rule, job.id, state, at, at, 2.0**31, "memory 2.0 GiB")
+    Dispatch(lambda: book).tell_of(database, AlertStore(database).apply([change], lambda _: job.seq or 0), at)
+
+
+def test_an_alert_that_is_over_before_its_message_is_sent_is_one_message(database: Database, full: Book) -> None:
+    short, long = (Jobs(database).insert(made_job(id=new_id(), status=Status.RUNNING)) for _ in range(2))
+    now = time.time()
+    change_state(database, full, short, State.FIRING, now)
+    change_state(database, full, long, State.FIRING, now + 1)
+    change_state(database, full, short, State.RESOLVED, now + 5)
+    resolved, firing = Outbox(database).listing()
+    assert (firing.state, len(firing.members), resolved.state) == (State.FIRING, 1, State.RESOLVED)
+    assert set(firing.members).isdisjoint(resolved.members)
+    message = compose_stored(database, resolved, full.rule, "atlas", now + 40)
+    assert message is not None
+    assert message.text.startswith("over after ")
+    assert message.text.endswith("memory 2.0 GiB")
+    change_state(database, full, long, State.RESOLVED, now + 6)
+    assert {row.state for row in Outbox(database).listing()} == {State.RESOLVED}
+
+
+def test_an_alert_that_is_over_after_its_message_was_sent_is_two_messages(database: Database, full: Book) -> None:
+    job, now = Jobs(database).insert(made_job(status=Status.RUNNING)), time.time()
+    change_state(database, full, job, State.FIRING, now)
+    outbox = Outbox(database)
+    outbox.set_content(outbox.listing()[0].id, {"text": "memory 2.0 GiB"})  # it is being sent
+    change_state(database, full, job, State.RESOLVED, now + 5)
+    assert [row.state for row in outbox.listing()] == [State.RESOLVED, State.FIRING]

@@ -186,11 +186,28 @@ def test_alerts_can_be_switched_off_as_a_whole(machine: Machine) -> None:
     assert len(machine.rules().rules) == len(DEFAULTS)
 
 
+def test_a_rule_with_an_unknown_action_is_left_out_and_the_others_stay(machine: Machine) -> None:
+    machine.write(
+        machine.user_file,
+        "[[alert]]\nname = 'a'\nmetric = 'mem.used'\nabove = 1\nactions = ['bel']\n"
+        "[[alert]]\nname = 'b'\nmetric = 'mem.used'\nabove = 1\nactions = ['bell']\n"
+        "[[alert]]\nname = 'host-memory'\nabove = '50%'\nactions = ['lgo']\n",
+    )
+    found = machine.rules()
+    assert "a" not in {rule.name for rule in found.rules}
+    assert found.find("b").actions == ("bell",)
+    assert found.find("host-memory").origin == BUILT_IN  # as without the wrong table
+    first, second = (problem.text for problem in found.problems)
+    assert first == f'{machine.user_file}: alert.a.actions: "bel" is not an action (did you mean "bell"?)'
+    assert "host-memory.actions" in second
+    assert '"log"' in second
+
+
 def test_a_wrong_table_leaves_the_rule_as_it_was_and_a_wrong_action_leaves_the_others(machine: Machine) -> None:
     machine.write(
         machine.user_file,
         "[[alert]]\nname = 'gpu-hot'\nabove = 'very'\n"
-        "[[alert]]\nname = 'a'\nmetric = 'mem.used'\nabove = 1\nactions = ['slak', 'bell', 'stop', 'webhook:https://x/t0ken']\n"
+        "[[alert]]\nname = 'a'\nmetric = 'mem.used'\nabove = 1\nactions = ['mine', 'bell', 'stop', 'webhook:https://x/t0ken']\n"
         "[[action]]\nname = 'slack'\nurl = 'env:X'\n"
         "[[action]]\nname = 'mine'\ntype = 'mial'\n"
         "[[action]]\nname = 'post'\ntype = 'webhook'\nurll = 'x'\n",
@@ -200,7 +217,7 @@ def test_a_wrong_table_leaves_the_rule_as_it_was_and_a_wrong_action_leaves_the_o
     assert found.find("a").actions == ("bell", "stop", "webhook:https://x/t0ken")
     texts = [problem.text for problem in found.problems]
     assert len(texts) == 4
-    assert all(any(word in text for text in texts) for word in ('"slack"', '"mail"', '"url"', "gpu-hot.above"))
+    assert all(any(word in text for text in texts) for word in ('"mine"', '"mail"', '"url"', "gpu-hot.above"))
     assert {name: action.type for name, action in found.actions.items()} == {
         "slack": "slack",
         "bell": "bell",

@@ -5,10 +5,11 @@ from click.shell_completion import CompletionItem
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import complete_job_id
-from jobtop.cli.text.alert_lines import owner_text
+from jobtop.cli.text.alert_lines import alert_json, owner_text
+from jobtop.cli.text.tables import json_option, print_records
 from jobtop.cli.verbs.alerts.choices import alert_number, complete_alert
 from jobtop.core.errors import UnknownJob, UsageError
-from jobtop.core.model import Job
+from jobtop.core.model import SCHEMA_VERSION, Job
 from jobtop.core.record import record
 from jobtop.core.run.request import user_name
 from jobtop.core.units import number_of, printable
@@ -36,8 +37,9 @@ def complete_alert_or_job(ctx: click.Context, param: click.Parameter, incomplete
 @click.argument("words", nargs=-1, metavar="ALERT… | JOB…", shell_complete=complete_alert_or_job)
 @click.option("--note", metavar="TEXT", help="Why, or what is done about it; kept with the alert.")
 @click.option("--all", "everything", is_flag=True, help="Acknowledge all alerts and all failed jobs.")
+@json_option
 @click.pass_obj
-def ack(app: App, words: tuple[str, ...], note: str | None, everything: bool) -> int:
+def ack(app: App, words: tuple[str, ...], note: str | None, everything: bool, as_json: bool) -> int:
     """Note that you have seen alerts or failed jobs.
 
     ALERT is the id of an alert. JOB means the failure of a job and all its alerts. They are no longer
@@ -55,6 +57,10 @@ def ack(app: App, words: tuple[str, ...], note: str | None, everything: bool) ->
     failed = {job.id: job for one in chosen for job in one.failed}
     failed_ids = unacknowledged_failures(jobs.database) if everything else list(failed)
     Marks(jobs.database).acknowledge_failures(failed_ids, by, note)
+    if as_json:
+        shown = {"alerts": [alert_json(alert) for alert in found], "failed_jobs": list(failed_ids)}
+        print_records("json", [{"schema_version": SCHEMA_VERSION, **shown}], single=True)
+        return 0
     if everything:
         print(f"acknowledged {number_of(len(found), 'alert')} and {number_of(len(failed_ids), 'failed job')}")
         return 0

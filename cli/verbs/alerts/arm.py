@@ -6,11 +6,13 @@ from collections.abc import Sequence
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.text.alert_lines import owner_text
+from jobtop.cli.text.alert_lines import alert_json, owner_text
+from jobtop.cli.text.tables import json_option, print_records
 from jobtop.cli.verbs.alerts.choices import complete_rule
 from jobtop.core.alerts.model import Rule
 from jobtop.core.alerts.rule_set import load_rule_set
 from jobtop.core.errors import UsageError
+from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.run.request import user_name
 from jobtop.core.text.shell_text import shell_text
 from jobtop.core.units import format_duration, printable
@@ -24,8 +26,9 @@ MOST_LISTED = 10
 @click.command("arm", short_help="Let a rule stop, kill, pause or signal jobs.")
 @click.argument("name", metavar="RULE", shell_complete=complete_rule)
 @click.option("--note", metavar="TEXT", help="Why; kept with the rule.")
+@json_option
 @click.pass_obj
-def arm(app: App, name: str, note: str | None) -> int:
+def arm(app: App, name: str, note: str | None, as_json: bool) -> int:
     """Let a rule act: stop, kill, pause or signal jobs, as its steps and actions say.
 
     Until then it only says what it would do. It never stops, kills, pauses or signals a job in which a person works in
@@ -41,9 +44,12 @@ def arm(app: App, name: str, note: str | None) -> int:
         raise UsageError(f'rule "{printable(name)}" is switched off: enable it first (enabled = true, alerts.off)')
     database = app.store_to_write()
     Marks(database).set(MarkKind.ARMED, name, None, user_name(), note)
+    firing = [alert for alert in AlertStore(database).open_alerts() if alert.rule == name and alert.job_id is not None]
+    if as_json:
+        print_records("json", [armed_json(rule, firing)], single=True)
+        return 0
     print(f'armed the rule "{printable(name)}": it {", ".join(map(deed_text, deeds))}')
     print(f"  for {jobs_text(rule)}; interactive jobs are exempt")
-    firing = [alert for alert in AlertStore(database).open_alerts() if alert.rule == name and alert.job_id is not None]
     now = time.time()
     for alert in firing[:MOST_LISTED]:
         print(f"  {firing_text(alert, deeds, now)}")
@@ -55,15 +61,34 @@ def arm(app: App, name: str, note: str | None) -> int:
 
 @click.command("disarm", short_help="Let a rule only warn.")
 @click.argument("name", metavar="RULE", shell_complete=complete_rule)
+@json_option
 @click.pass_obj
-def disarm(app: App, name: str) -> int:
+def disarm(app: App, name: str, as_json: bool) -> int:
     """Let a rule only warn: it no longer stops, kills, pauses or signals jobs."""
-    if app.has_store() and Marks(app.store_to_write()).clear(MarkKind.ARMED, name):
+    was_armed = app.has_store() and Marks(app.store_to_write()).clear(MarkKind.ARMED, name)
+    if not was_armed:
+        load_rule_set(app.config).find(name)
+    if as_json:
+        shown = {"schema_version": SCHEMA_VERSION, "rule": name, "is_armed": False, "was_armed": was_armed}
+        print_records("json", [shown], single=True)
+    elif was_armed:
         print(f'disarmed the rule "{printable(name)}": it only says what it would do')
-        return 0
-    load_rule_set(app.config).find(name)
-    print(f'The rule "{printable(name)}" was not armed.')
+    else:
+        print(f'The rule "{printable(name)}" was not armed.')
     return 0
+
+
+def armed_json(rule: Rule, firing: Sequence[StoredAlert]) -> dict[str, object]:
+    """Return what an armed rule will do, to which jobs, and the alerts of it that are open now."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "rule": rule.name,
+        "is_armed": True,
+        "acts": [{"after_seconds": after, "action": word} for after, word in rule.endings],
+        "filter": rule.filter_text or None,
+        "directory": rule.directory,
+        "alerts": [alert_json(alert) for alert in firing],
+    }
 
 
 def deed_text(deed: tuple[float, str]) -> str:

@@ -57,21 +57,29 @@ def mute(app: App, /, words: tuple[str, ...], seconds: float | None, note: str |
     found = [find_rule_or_job(app, word) for word in words]
     marks = Marks(app.store_to_write())
     until = None if seconds is None else time.time() + seconds
+    chosen: list[tuple[MarkKind, str]] = []
     for rule, job in found:
         if rule is not None:
-            marks.set(MarkKind.MUTE_RULE, rule.name, until, user_name(), note)
-            print(f'muted the rule "{printable(rule.name)}" {now_text(until)}')
+            chosen.append((MarkKind.MUTE_RULE, rule.name))
+            said = f'muted the rule "{printable(rule.name)}" {now_text(until)}'
         elif job is not None:
-            marks.set(MarkKind.MUTE_JOB, job.id, until, user_name(), note)
-            print(f"muted alerts about {job.id[:8]} {printable(job.name)} {now_text(until)}")
+            chosen.append((MarkKind.MUTE_JOB, job.id))
+            said = f"muted alerts about {job.id[:8]} {printable(job.name)} {now_text(until)}"
+        marks.set(*chosen[-1], until, user_name(), note)
+        if style == "table":
+            print(said)
+    if style != "table":
+        muted = {(mark.kind, mark.name): mark for kind in MUTES for mark in marks.all(kind)}
+        print_records(style, [mute_json(muted[key]) for key in dict.fromkeys(chosen)], empty=NO_MUTE)
     return 0
 
 
 @click.command("unmute", short_help="Send messages of a rule, or about a job, again.")
 @click.argument("words", nargs=-1, metavar="RULE|JOB...", shell_complete=complete_rule_or_job)
 @click.option("--all", "everything", is_flag=True, help="Unmute everything.")
+@format_options
 @click.pass_obj
-def unmute(app: App, words: tuple[str, ...], everything: bool) -> int:
+def unmute(app: App, /, words: tuple[str, ...], everything: bool, style: str) -> int:
     """Let muted rules and alerts about muted jobs send messages and act again."""
     if everything == bool(words):
         raise UsageError("name muted rules or jobs, or give --all (jobtop alerts mute lists what is muted)")
@@ -83,8 +91,11 @@ def unmute(app: App, words: tuple[str, ...], everything: bool) -> int:
     chosen = muted if everything else [find_mute(app, muted, word) for word in words]
     for mark in chosen:
         marks.clear(mark.kind, mark.name)
-        print(f"unmuted {mute_text(mark, jobs)}")
-    if not chosen:
+        if style == "table":
+            print(f"unmuted {mute_text(mark, jobs)}")
+    if style != "table":
+        print_records(style, [*map(mute_json, chosen)], empty=NO_MUTE)
+    elif not chosen:
         print("Nothing is muted.")
     return 0
 

@@ -8,7 +8,9 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import CompletionApp
+from jobtop.cli.text.tables import json_option, print_records
 from jobtop.core.errors import ExitCode, JobtopError, UsageError
+from jobtop.core.model import SCHEMA_VERSION
 from jobtop.core.units import printable
 
 
@@ -25,8 +27,9 @@ def complete_action(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
 
 @click.command("try-action", short_help="Send a test message through an action.")
 @click.argument("name", shell_complete=complete_action)
+@json_option
 @click.pass_obj
-def try_action(app: App, name: str) -> int:
+def try_action(app: App, name: str, as_json: bool) -> int:
     """Send a test message through an action, and say whether it was accepted. The exit code is 1 if it was not.
 
     NAME is the name of an [[action]] table, or a short form such as bell or webhook:https://example.org/hook.
@@ -57,11 +60,17 @@ def try_action(app: App, name: str) -> int:
             _ring()
         else:
             send(message, action, Secrets(app.environ), app.paths.names.log)
+        problem = None
     except DeliveryFailed as error:
-        app.warn(f"{shown}: not sent: {error.reason}")
-        return ExitCode.BAD_ANSWER
-    print(f"sent a test message to {shown}")
-    return ExitCode.OK
+        problem = error.reason
+    if as_json:
+        said = {"action": shown, "type": action.type, "is_sent": problem is None, "problem": problem}
+        print_records("json", [{"schema_version": SCHEMA_VERSION, **said}], single=True)
+    elif problem is None:
+        print(f"sent a test message to {shown}")
+    else:
+        app.warn(f"{shown}: not sent: {problem}")
+    return ExitCode.OK if problem is None else ExitCode.BAD_ANSWER
 
 
 def _ring() -> None:

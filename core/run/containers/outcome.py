@@ -29,7 +29,7 @@ OF_RUNNER = frozenset(
     " threads".split()
 )
 DROPPED = frozenset("limit memory_limit oom_before before_cgroup discarding subreaper killed looked".split())
-BY_CGROUP, UPPER_BOUND = "cgroup", "cgroup_peak"
+BY_CGROUP, MARK = "cgroup", "vmhwm"
 NEVER_READ = "the counters of the container could not be read at its end"
 OUTPUT_CUT = "output: its engine could not say what the container wrote last"
 NOT_TOLD = "exit status unknown: "
@@ -61,20 +61,19 @@ def conclude(job: Job, facts: Facts, file: ContainerFile) -> Job:
 def completed(job: Job, file: ContainerFile) -> Job:
     """The record after samples were added, with the memory peak that its runner has seen if that is higher.
 
-    A container that reached its limit held that much: the kernel drops page cache first. If nothing was seen, the peak
-    of the cgroup is an upper bound.
+    It is always without mapped files, however short the container was: the largest mark of a process has them. A
+    container that reached its limit held that much: the kernel drops page cache first.
     """
     charged, limit = job.usage.memory_cgroup_peak_bytes or 0, job.limits.memory_bytes
-    seen = job.usage.memory_peak_bytes or 0
-    peak, source = max((seen, job.sources.get("memory_peak", "")), (file.peak_bytes or 0, BY_CGROUP))
+    seen, how = job.usage.memory_peak_bytes or 0, job.sources.get("memory_peak", "")
+    if how == MARK:
+        seen, how = round(job.metrics.get("mem.used", {}).get("peak") or 0), BY_CGROUP
+    peak, source = max((seen, how), (file.peak_bytes or 0, BY_CGROUP))
     if job.usage.oom_kills and limit and charged >= outcome.REACHED_SHARE * limit and charged > peak:
         peak, source = charged, BY_CGROUP
-    if not peak and charged:
-        peak, source = charged, UPPER_BOUND
-    if peak <= seen:
-        return job
-    sources = job.sources | {"memory_peak": source}
-    return replace(job, usage=replace(job.usage, memory_peak_bytes=peak), sources=sources)
+    sources = {key: value for key, value in job.sources.items() if key != "memory_peak"}
+    sources |= {"memory_peak": source} if peak else {}
+    return replace(job, usage=replace(job.usage, memory_peak_bytes=peak or None), sources=sources)
 
 
 def facts_without_shim(started: Started, file: ContainerFile, now: float) -> Facts:
