@@ -199,7 +199,8 @@ def test_an_agent_that_loses_its_store_while_it_starts_leaves_no_shim(jobtop: Jo
     held = take_lock(lock)
     assert held is not None
     line.call_agent()
-    (agent,) = wait_for(lambda: is_taken(lock.with_name(f"{lock.name}.next")) and agents_of(jobtop.state), DEADLINE)
+    wait_for(lambda: is_taken(lock.with_name(f"{lock.name}.next")), DEADLINE)
+    (agent,) = agents_of(jobtop.state)
     wait_for(lambda: "nanosleep" in Path(f"/proc/{agent}/wchan").read_text(), DEADLINE)
     os.kill(agent, signal.SIGSTOP)
     try:

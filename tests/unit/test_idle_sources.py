@@ -52,7 +52,8 @@ class Calls:
     @contextmanager
     def watched(self) -> Iterator[list[str]]:
         """All calls within the block; the kernel counts those of read(2) and pread(2) too."""
-        self.made = made = []
+        made: list[str] = []
+        self.made = made
         before = reads()
         self.thread = threading.get_ident()
         try:
