@@ -11,6 +11,7 @@ from statistics import mean
 import psutil
 
 from benchmarks.farm import Farm, farm
+from benchmarks.idle import measure_idle_sources
 from benchmarks.installation import Installation
 from benchmarks.report import BenchmarkResult, MeasurementError
 from benchmarks.stopwatch import measure_in_turns, wait_for_orphans
@@ -72,7 +73,7 @@ class Watcher:
         self.sampler.stop()
 
 
-def measure_ticks(_tools: Installation, _work: Path, rounds: int) -> Iterator[BenchmarkResult]:
+def measure_ticks(_tools: Installation, work: Path, rounds: int) -> Iterator[BenchmarkResult]:
     with agent_garbage_collection():
         yield from compare_with_psutil(FEW, 1 / 25, rounds)
         yield from compare_with_psutil(ALL, 1 / 6, rounds)
@@ -82,6 +83,7 @@ def measure_ticks(_tools: Installation, _work: Path, rounds: int) -> Iterator[Be
         what = f"a tick over {PROCESSES:,} processes in {JOBS} jobs, {describe(FEW)}"
         yield measure_growth(what, (JOBS, 250), (JOBS, PROCESSES), FEW, rounds, "over 250", 4.4)
         yield compare_sources()
+        yield from measure_idle_sources(work)
 
 
 @contextmanager

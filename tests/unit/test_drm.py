@@ -111,7 +111,9 @@ def test_a_card_that_sleeps_is_shown_and_not_read(machine: Machines, monkeypatch
     monkeypatch.setattr(os, "open", recorded)
     [(device, values)] = amd.collect().devices
     assert (device.name, set(values.values())) == ("amd0-03:00.0", {None})
-    assert {os.path.basename(path) for path in opened} <= {"vendor", "runtime_status"}
+    assert {os.path.basename(path) for path in opened} <= {"vendor", "runtime_status", "refcnt"}, (
+        "nor any other file that wakes it"
+    )
     amd.write("power/runtime_status", "active")
     assert amd.device()["gpu.util"] == 37
 

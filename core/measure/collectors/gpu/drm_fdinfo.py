@@ -57,6 +57,12 @@ class DrmProcesses:
         self._proc, self._cpu_clock = proc, cpu_clock
         self._searches: dict[Process, Search] = {}
         self._loads: dict[Client, ClientLoad] = {}
+        self.is_complete = True  # the budget of the last search sufficed
+
+    @property
+    def has_open(self) -> bool:
+        """Whether a process had a GPU open when it was last looked at."""
+        return any(search.files for search in self._searches.values())
 
     def read(
         self, candidates: Candidates, addresses: Mapping[str, str], integrated: frozenset[str], now: float
@@ -104,9 +110,11 @@ class DrmProcesses:
             if search.next_at <= now and (search.files or search.cpu_ns != candidates[key] or candidates[key] is None)
         ]
         began = self._cpu_clock()
-        for _, key in sorted(due):
+        self.is_complete = True
+        for number, (_, key) in enumerate(sorted(due), 1):
             self._look(key[1], candidates[key], searches[key], now)
             if self._cpu_clock() - began > SEARCH_SECONDS:
+                self.is_complete = number == len(due)
                 break
 
     def _look(self, pid: int, cpu_ns: int | None, search: Search, now: float) -> None:

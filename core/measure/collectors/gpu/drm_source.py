@@ -9,6 +9,7 @@ from jobtop.core.measure.collectors.gpu.drm_cards import INTEL, VENDORS, CardNam
 from jobtop.core.measure.collectors.gpu.drm_fdinfo import DrmProcesses, Use
 from jobtop.core.measure.collectors.gpu.incidents import GpuIncidents
 from jobtop.core.measure.collectors.gpu.kfd import compute_processes
+from jobtop.core.measure.collectors.gpu.new_users import NewUsers
 from jobtop.core.measure.collectors.gpu.other_card import OtherReader
 from jobtop.core.measure.collectors.gpu.shares import GpuProcesses, GpuShares
 from jobtop.core.measure.collectors.machine_pids import MachinePids
@@ -133,6 +134,8 @@ class DrmSource:
         self._processes = DrmProcesses(options.proc)
         self._machine_pids = MachinePids(options.proc)
         self._knows_pids = self._machine_pids.problem() is None
+        self._new_users = NewUsers(options.sys, processes if list_members is None else None)
+        self._has_users = self._is_unknown = False  # as the last look has found; or it was not complete
         self._shares = GpuShares()
         self._incidents = GpuIncidents()
         self._known_products: dict[str, str | None] = {}
@@ -150,11 +153,17 @@ class DrmSource:
         now = self._monotonic()
         readers = self._cards.readers(now)
         awake = [reader for reader in readers if not reader.card.is_asleep]
-        candidates, owners = self._candidates(jobs)
         addresses = {node: reader.card.address for reader in readers for node in reader.card.nodes}
-        integrated = frozenset(reader.card.address for reader in awake if reader.is_integrated)
-        uses = self._processes.read(candidates, addresses, integrated, now)
-        computing, is_unknown = compute_processes(self._sys, addresses), self._processes.has_unread
+        computing = compute_processes(self._sys, addresses)
+        uses: Uses = {}
+        owners: dict[int, set[str]] = {}
+        may_be_new = self._new_users.possible((reader.card.driver for reader in readers), jobs, now)
+        if may_be_new or computing or self._has_users:
+            candidates, owners = self._candidates(jobs)
+            integrated = frozenset(reader.card.address for reader in awake if reader.is_integrated)
+            uses = self._processes.read(candidates, addresses, integrated, now)
+            has_more = self._new_users.are_likely and not self._processes.is_complete
+            self._has_users, self._is_unknown = self._processes.has_open or has_more, self._processes.has_unread
         joules_before, self._joules = self._joules, {}
         devices: list[DeviceReading] = []
         read: list[GpuProcesses] = []
@@ -166,7 +175,7 @@ class DrmSource:
             values = reader.read(now)
             on_card = uses.get(address, {}), self._local(computing.get(address, {}))
             processes = self._processes_on(reader, values, *on_card, joules_before.get(address))
-            values["gpu.processes"] = None if is_unknown else len(processes.pids - {NO_JOB})
+            values["gpu.processes"] = None if self._is_unknown else len(processes.pids - {NO_JOB})
             devices.append((device, values))
             read.append(processes)
             self._note_methods(reader, processes, owners)
