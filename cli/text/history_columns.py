@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from jobtop.cli.app import App
-from jobtop.cli.run.summary import GLYPHS, memory_peak
 from jobtop.cli.text.stale import status_text
 from jobtop.cli.text.tables import TableColumn, flattened
 from jobtop.core.analysis.cost import NO_COST, cost_of
@@ -19,6 +18,7 @@ from jobtop.core.model import Job, Status
 from jobtop.core.query.conditions import as_text, tag_text
 from jobtop.core.record import record
 from jobtop.core.text.cost_text import co2_text, energy_text, money_text
+from jobtop.core.text.usage_text import GLYPHS, memory_peak
 from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent, printable
 from jobtop.store.alerts.alert_rows import AlertCounts, AlertStore
 from jobtop.store.jobs import Jobs

@@ -9,7 +9,6 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.files import new_file
-from jobtop.cli.run.summary import GLYPHS
 from jobtop.cli.selection import JOBS_HELP, filter_option, find_selected, jobs_argument, selection_of
 from jobtop.cli.text.sample_text import deleted_text, warn_if_never_sampled, warn_of_damage
 from jobtop.cli.values import Count, LastOrSince
@@ -21,6 +20,7 @@ from jobtop.core.model import Job
 from jobtop.core.series.drawing import Curve, make_curve
 from jobtop.core.series.readings import job_metrics
 from jobtop.core.text.job_text import are_samples_deleted
+from jobtop.core.text.usage_text import GLYPHS
 from jobtop.core.units import format_duration, printable
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.curves import Curves

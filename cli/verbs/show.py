@@ -9,7 +9,7 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import complete_job_id
-from jobtop.cli.run.summary import GLYPHS, colored, cpu_text, gpu_text, incomplete_lines, memory_text, network_text
+from jobtop.cli.run.summary import colored
 from jobtop.cli.text.alert_lines import GLYPHS as GLYPHS_OF_ALERTS
 from jobtop.cli.text.alert_lines import alert_json, lasting_text, what_text
 from jobtop.cli.text.sample_text import SampleText, with_usage_so_far
@@ -30,6 +30,7 @@ from jobtop.core.text.job_text import not_monitored_text, queue_parts, samples_k
 from jobtop.core.text.limit_text import limit_bar, limit_evidence, limit_help, limit_of, limit_tenths
 from jobtop.core.text.limits_used import limits_line, throttled_line
 from jobtop.core.text.shell_text import shell_text
+from jobtop.core.text.usage_text import GLYPHS, cpu_text, gpu_text, incomplete_lines, memory_text, network_text
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
 from jobtop.store.jobs import Event, Jobs
