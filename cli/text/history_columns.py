@@ -77,8 +77,8 @@ def table_of(columns: Sequence[HistoryColumn], app: App, found: Sequence[tuple[J
 
 def _with_usage_so_far(found: Sequence[tuple[Jobs, Job]]) -> list[tuple[Jobs, Job]]:
     """Return the jobs, the first running ones with what their samples say."""
-    from jobtop.cli.text.sample_text import with_usage_so_far
     from jobtop.store.samples.curves import Curves
+    from jobtop.store.samples.so_far import with_usage_so_far
 
     running = {(store, job.id) for store, job in [pair for pair in found if not pair[1].status.ended][:MOST_SAMPLED]}
     return [

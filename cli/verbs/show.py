@@ -12,7 +12,7 @@ from jobtop.cli.completion import complete_job_id
 from jobtop.cli.run.summary import colored
 from jobtop.cli.text.alert_lines import GLYPHS as GLYPHS_OF_ALERTS
 from jobtop.cli.text.alert_lines import alert_json, lasting_text, what_text
-from jobtop.cli.text.sample_text import SampleText, with_usage_so_far
+from jobtop.cli.text.sample_text import SampleText
 from jobtop.cli.text.stale import job_json, status_text
 from jobtop.cli.text.tables import format_options, print_records
 from jobtop.core.analysis.cost import NO_COST, Cost, cost_of
@@ -37,6 +37,7 @@ from jobtop.store.jobs import Event, Jobs
 from jobtop.store.output.captures import capture_names
 from jobtop.store.references import FORMS_HELP
 from jobtop.store.samples.curves import Curves
+from jobtop.store.samples.so_far import with_usage_so_far
 
 MOST_ALERTS = 10
 ALERT_EVENTS = ("alert", "alert_resolved")
