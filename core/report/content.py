@@ -116,6 +116,19 @@ def thinned_curves(
     return curves
 
 
+def thin_again(curves: Mapping[str, Curve], keys: Sequence[str], max_points: int) -> dict[str, Curve]:
+    """Some of the curves with fewer points each; their extremes stay, and so do gaps that are seen."""
+    thinner = {}
+    for key in keys:
+        if curve := curves.get(key):
+            kept = [*range(len(curve.times))]
+            if len(kept) > max_points:
+                kept = select_positions(curve.times, [curve.values], max_points)
+            times, values = [curve.times[place] for place in kept], [curve.values[place] for place in kept]
+            thinner[key] = Curve(curve.metric, times, values)
+    return thinner
+
+
 def _positions_after(kept: Sequence[int], silences: set[int]) -> set[int]:
     """The places in `kept` that follow a gap."""
     if not silences:

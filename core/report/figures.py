@@ -202,7 +202,9 @@ def bars(contents: Sequence[JobContent], key: str) -> Figure:
         }
         for name, values, shade in (("Average", means, f"{color}66"), ("Peak", peaks, color))
     ]
-    marked = [(place, line) for place, line in zip(positions, limits, strict=True) if line in shown and line]
+    marked = [
+        (place, line) for place, line in zip(positions, limits, strict=True) if line is not None and line in shown
+    ]
     data.append(
         {
             "type": "scatter",
