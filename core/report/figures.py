@@ -32,17 +32,19 @@ LANE = 0.05  # the share of the height for marks
 GAP = 0.05
 ROW_PIXELS, BAR_PIXELS = 70, 34
 TITLES = {"cpu.percent": "CPU", "mem.used": "Memory", "proc.count": "Processes"}
+# Times since the start are drawn as dates from here on: Plotly reads small numbers as years.
+ORIGIN_MS = 946_684_800_000  # 2000-01-01, so that the first day is day 1 of a year
 BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @record
 class Figure:
-    """A figure with its height in pixels; `starts` has the start of each trace in ms of local time, if it is known."""
+    """A figure with its height in pixels; `starts` has the ms to add to the times of each trace for the time of day."""
 
     data: list[Json]
     layout: Json
     height: int
-    starts: list[float] | None = None
+    starts: list[int] | None = None
 
 
 @record
@@ -105,10 +107,10 @@ def timeline(content: JobContent, zone_seconds: float) -> Figure:
     lane = len(rows) + 1
     data.append(_mark_trace(content.marks, _axis(lane)))
     layout[f"yaxis{lane}"] = {"domain": [1 - LANE, 1], "range": [0, 1], "visible": False, "fixedrange": True}
-    layout["xaxis"] |= {"anchor": _axis(len(rows)), "range": [0, _ms(content.end or 1.0)]}
+    layout["xaxis"] |= {"anchor": _axis(len(rows)), "range": [_at(0.0), _at(content.end or 1.0)]}
     layout |= {"annotations": annotations, "shapes": _mark_lines(content.marks)}
     start = content.job.start_time
-    starts = None if start is None else [_ms(start + zone_seconds)] * len(data)
+    starts = None if start is None else [_shift(start, zone_seconds)] * len(data)
     return Figure(data, layout, int(160 + ROW_PIXELS * sum(weights)), starts)
 
 
@@ -131,7 +133,7 @@ def _row(
         traces.append(
             {
                 **_dashed(escape(limit.text)),
-                "x": [0, _ms(end or 1.0)],
+                "x": [_at(0.0), _at(end or 1.0)],
                 "y": [value, value],
                 "yaxis": axis,
                 "visible": True if limit in inside else "legendonly",
@@ -149,7 +151,7 @@ def comparison(contents: Sequence[JobContent], key: str, zone_seconds: float) ->
     end = max((content.end for content in contents), default=0.0)
     is_few = len(contents) <= FEW_JOBS
     data: list[Json] = []
-    starts: list[float | None] = []
+    starts: list[int | None] = []
     for number, content in enumerate(contents):
         color, dash = series_style(number)
         trace = _line(content.curves[key], scale) if key in content.curves else {"x": [], "y": [], "type": "scatter"}
@@ -160,12 +162,12 @@ def comparison(contents: Sequence[JobContent], key: str, zone_seconds: float) ->
             "hovertemplate": f"{template}<extra>%{{fullData.name}}</extra>",
         }
         data.append(trace)
-        starts.append(None if content.job.start_time is None else _ms(content.job.start_time + zone_seconds))
+        starts.append(None if content.job.start_time is None else _shift(content.job.start_time, zone_seconds))
     shared = _shared_limit(contents, key)
     highest = peak
     if shared is not None:
         value = scale.draw(shared.value)
-        data.append(_dashed(escape(shared.text)) | {"x": [0, _ms(end or 1.0)], "y": [value, value]})
+        data.append(_dashed(escape(shared.text)) | {"x": [_at(0.0), _at(end or 1.0)], "y": [value, value]})
         starts.append(None)
         highest = max(peak, shared.value) if shared.value <= SHOWN_LIMIT * peak else peak
     layout = base_layout(end) | {"hovermode": "x unified" if is_few else "closest", "showlegend": True}
@@ -251,7 +253,7 @@ def base_layout(end: float | None) -> Json:
 def time_forms(end: float) -> list[Json]:
     """The forms of times since the start for steps of any size; from a day on with the number of the day."""
     day = "" if end < DAY_SECONDS else "day %-j, "
-    steps = ((None, 1000, "%M:%S.%L"), (1000, 60_000, "%H:%M:%S"), (60_000, 86_400_000, "%H:%M"))
+    steps = ((None, 999, "%M:%S.%L"), (1000, 60_000, "%H:%M:%S"), (60_000, 86_400_000, "%H:%M"))
     forms = [{"dtickrange": [least, most], "value": f"{day}{form}"} for least, most, form in steps]
     return [*forms, {"dtickrange": [86_400_000, None], "value": "day %-j"}]
 
@@ -262,7 +264,7 @@ def _line(curve: Curve, scale: Scale) -> Json:
         "type": "scatter",
         "mode": "lines+markers" if is_short else "lines",
         "marker": {"size": 5},
-        "x": [_ms(moment) for moment in curve.times],
+        "x": [_at(moment) for moment in curve.times],
         "y": [scale.draw(value) for value in curve.values],
     }
 
@@ -308,7 +310,7 @@ def _mark_trace(marks: Sequence[Mark], axis: str) -> Json:
         "mode": "markers",
         "name": "Events",
         "yaxis": axis,
-        "x": [_ms(mark.elapsed) for mark in marks],
+        "x": [_at(mark.elapsed) for mark in marks],
         "y": [0.5] * len(marks),
         "text": [escape(mark.text) for mark in marks],
         "hovertemplate": "%{text}<extra></extra>",
@@ -328,8 +330,8 @@ def _mark_lines(marks: Sequence[Mark]) -> list[Json]:
     return [
         {
             "type": "line",
-            "x0": _ms(mark.elapsed),
-            "x1": _ms(mark.elapsed),
+            "x0": _at(mark.elapsed),
+            "x1": _at(mark.elapsed),
             "yref": "paper",
             "y0": 0,
             "y1": 1 - LANE,
@@ -344,5 +346,11 @@ def _axis(number: int) -> str:
     return f"y{number if number > 1 else ''}"
 
 
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000)
+def _at(elapsed: float) -> int:
+    """A time since the start on a time axis, in ms."""
+    return ORIGIN_MS + round(elapsed * 1000)
+
+
+def _shift(start_time: float, zone_seconds: float) -> int:
+    """The ms to add to times since the start of a job for the time of day where it ran."""
+    return round((start_time + zone_seconds) * 1000) - ORIGIN_MS

@@ -13,7 +13,7 @@ from jobtop.core.units import format_duration
 
 MOST_BARS = 60
 ROW, TOP = 20, 22
-SIZES = (("wide", 1100, 230, 34), ("narrow", 360, 110, 15))  # the width, the space for names, their characters
+SIZES = (("wide", 1100, 250, 32), ("narrow", 360, 110, 14))  # the width, the space for names, their characters
 COLORS = MARK_COLORS | {"good": "#0072B2"}
 
 

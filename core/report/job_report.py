@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from jobtop.core.analysis.ending import LineKind
+from jobtop.core.analysis.limiting import Limit
 from jobtop.core.analysis.over_use import over_uses
 from jobtop.core.analysis.right_size import smaller_requests
 from jobtop.core.clock import local
@@ -124,7 +125,7 @@ def throttled(job: Job) -> str:
 def change_lines(content: JobContent) -> list[str]:
     """All advice about a job: after its end, about what it asked for, and about what limited it."""
     job = content.job
-    help_text = limit_help(job)
+    help_text = None if limit_of(job) is Limit.NOTHING else limit_help(job)
     return [
         *lines_of(content, LineKind.ADVICE),
         *([f"it used {use.sentence}" for use in over_uses(job)] if job.status.ended else ()),

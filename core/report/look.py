@@ -50,6 +50,9 @@ code {{ font-size: 0.93em; overflow-wrap: anywhere; }}
 ul {{ margin: 6px 0; padding-left: 20px; }} li {{ margin: 3px 0; overflow-wrap: anywhere; max-width: 85ch; }}
 svg.chart {{ display: block; width: 100%; height: auto; margin: 8px 0; break-inside: avoid; }}
 svg.narrow {{ display: none; }}
+.legend span {{ display: inline-block; margin: 0 16px 2px 0; font-size: 13px; overflow-wrap: anywhere; }}
+.legend i {{ display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 6px;
+  print-color-adjust: exact; }}
 a {{ color: #0072B2; }}
 footer {{ margin-top: 36px; color: {SECONDARY}; font-size: 13px; }}
 @media (max-width: 640px) {{

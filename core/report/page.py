@@ -14,6 +14,11 @@ from jobtop.core.units import printable
 SHARED_SCRIPT = "plotly.min.js"
 # In a script, HTML knows `</script` and `<!--`; JavaScript once ended lines at U+2028, which JSON in ASCII has escaped.
 UNSAFE_IN_SCRIPTS = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+# Whatever a text on a page says, the page loads nothing but the library beside it.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'self' file:; style-src 'unsafe-inline'; img-src data: blob:;"
+    " base-uri 'none'; form-action 'none'"
+)
 HINT = (
     "Drag to zoom, double-click to zoom out; click a name in the legend to hide it. The buttons at the top right of a"
     " chart pan, zoom, and save it as PNG or SVG."
@@ -33,7 +38,8 @@ const nodes = page.figures.map((figure, number) => {
   }
   const image = (format, scale) => ({format, scale, filename: page.name, width: 1200, height: figure.height});
   Plotly.newPlot(node, figure.data, layout, {
-    responsive: true, displaylogo: false, toImageButtonOptions: image('png', 2),
+    responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: '',
+    toImageButtonOptions: image('png', 2),
     modeBarButtonsToRemove: ['select2d', 'lasso2d'],
     modeBarButtonsToAdd: [{name: 'Download plot as an SVG', title: 'Download plot as an SVG', icon,
       click: graph => Plotly.downloadImage(graph, image('svg', 1))}],
@@ -113,7 +119,7 @@ def document(title: str, body: str) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<link rel="icon" href="data:,">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n<link rel="icon" href="data:,">\n'
         f"<title>{shown(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
     )
 

@@ -8,7 +8,7 @@ from jobtop.core.record import record
 from jobtop.core.report.content import ROWS, JobContent, shortened
 from jobtop.core.report.look import MARK_COLORS
 from jobtop.core.report.page import shown
-from jobtop.core.series.svg import Chart, Tick, bare_svg
+from jobtop.core.series.svg import COLORS, Chart, Tick, bare_svg
 
 MOST_TICKS = 40
 WIDE, NARROW = (1100, 190), (360, 170)  # the sizes of a chart on a screen or paper, and on a phone
@@ -102,13 +102,14 @@ def compared_charts(contents: Sequence[JobContent]) -> str:
     """CPU and memory of several jobs in one chart each, aligned on their start."""
     charts = []
     for key in ROWS[:2]:
-        curves = [
-            (shortened(content.label, 30), content.curves[key])
-            for content in contents
-            if key in content.curves and content.curves[key].known()
-        ]
-        charts += [Chart(tuple(curves))] if curves else []
-    return both_sizes(charts, max((content.end for content in contents), default=0.0), ())
+        curves = [(shortened(content.label, 30), content.curves[key]) for content in contents if key in content.curves]
+        charts += [Chart(tuple(curves))] if any(curve.known() for _, curve in curves) else []
+    drawn = both_sizes(charts, max((content.end for content in contents), default=0.0), ())
+    names = "".join(
+        f'<span><i style="background: {COLORS[number % len(COLORS)]}"></i>{shown(content.label)}</span>\n'
+        for number, content in enumerate(contents)
+    )
+    return f'<div class="legend">\n{names}</div>\n{drawn}' if drawn else ""
 
 
 def both_sizes(charts: Sequence[Chart], end: float, ticks: Sequence[Tick]) -> str:

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from jobtop.core.analysis.ending import LineKind, needs_explanation
-from jobtop.core.analysis.over_use import uses
+from jobtop.core.analysis.over_use import MEMORY as MEMORY_USE
+from jobtop.core.analysis.over_use import RUNTIME, Use, uses
 from jobtop.core.clock import local
 from jobtop.core.model import Status
 from jobtop.core.report.content import CPU, MEMORY, JobContent, shortened
@@ -143,14 +144,20 @@ def requests(contents: Sequence[JobContent], files: Mapping[str, str]) -> str:
         (
             Cell(content.label, link=files.get(content.job.id, "")),
             Cell(use.resource),
-            Cell(use.text(use.asked)),
-            Cell(use.text(use.used)),
+            Cell(amount_text(use, use.asked)),
+            Cell(amount_text(use, use.used)),
             Cell(use.over_text, "bad" if use.over_percent > 1 else ""),
         )
         for content, use in found[:MOST_LISTED]
     ]
     titles = (("Job", ""), ("Resource", ""), ("Asked for", "number"), ("Peak", "number"), ("Over", "number"))
     return table(titles, rows)
+
+
+def amount_text(use: Use, amount: float) -> str:
+    if use.resource == MEMORY_USE:
+        return format_bytes(amount)
+    return format_duration(amount) if use.resource == RUNTIME else f"{amount:.2f}".rstrip("0").rstrip(".") + " CPUs"
 
 
 def changes(contents: Sequence[JobContent], files: Mapping[str, str]) -> str:
