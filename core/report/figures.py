@@ -30,6 +30,7 @@ FEW_JOBS = 10  # up to here the hover text names all of them
 ROW_WEIGHTS = {CPU: 3.0, MEMORY: 3.0}
 LANE = 0.05  # the share of the height for marks
 GAP = 0.05
+MOST_WHOLE = 8  # up to here an axis of counts has whole numbers
 ROW_PIXELS, BAR_PIXELS = 70, 34
 TITLES = {"cpu.percent": "CPU", "mem.used": "Memory", "proc.count": "Processes"}
 # Times since the start are drawn as dates from here on: Plotly reads small numbers as years.
@@ -111,7 +112,7 @@ def timeline(content: JobContent, zone_seconds: float) -> Figure:
     layout |= {"annotations": annotations, "shapes": _mark_lines(content.marks)}
     start = content.job.start_time
     starts = None if start is None else [_shift(start, zone_seconds)] * len(data)
-    return Figure(data, layout, int(160 + ROW_PIXELS * sum(weights)), starts)
+    return with_legend_below(Figure(data, layout, int(160 + ROW_PIXELS * sum(weights)), starts))
 
 
 def _row(
@@ -172,11 +173,13 @@ def comparison(contents: Sequence[JobContent], key: str, zone_seconds: float) ->
         highest = max(peak, shared.value) if shared.value <= SHOWN_LIMIT * peak else peak
     layout = base_layout(end) | {"hovermode": "x unified" if is_few else "closest", "showlegend": True}
     layout["yaxis"] = _value_axis(TITLES[key], scale, highest * scale.factor, (0.0, 1.0))
-    if not is_few:
-        layout["legend"] = {"orientation": "v", "x": 1.01, "y": 1, "itemsizing": "constant"}
     known = [start for start in starts if start is not None]
     filled = [min(known) if start is None else start for start in starts] if known else None
-    return Figure(data, layout, 560, filled)
+    figure = Figure(data, layout, 560, filled)
+    if is_few:
+        return with_legend_below(figure)
+    layout["legend"] = {"orientation": "v", "x": 1.01, "y": 1, "itemsizing": "constant"}
+    return figure
 
 
 def bars(contents: Sequence[JobContent], key: str) -> Figure:
@@ -215,7 +218,7 @@ def bars(contents: Sequence[JobContent], key: str) -> Figure:
             "x": [scale.draw(line.value) for _, line in marked],
             "y": [place for place, _ in marked],
             "text": [escape(line.text) for _, line in marked],
-            "marker": {"symbol": "line-ns-open", "size": 20, "line": {"color": LIMIT, "width": 2.5}},
+            "marker": {"symbol": "line-ns-open", "size": 20, "color": LIMIT, "line": {"color": LIMIT, "width": 2.5}},
             "hovertemplate": "%{text}<extra></extra>",
         }
     )
@@ -223,7 +226,15 @@ def bars(contents: Sequence[JobContent], key: str) -> Figure:
     layout["xaxis"] = _value_axis("", scale, 0, None) | {"rangemode": "tozero", "automargin": True}
     labels = {"tickvals": positions, "ticktext": names}
     layout["yaxis"] = labels | {"autorange": "reversed", "automargin": True, "gridcolor": "#ffffff", "zeroline": False}
-    return Figure(data, layout, 130 + BAR_PIXELS * max(2, len(contents)))
+    return with_legend_below(Figure(data, layout, 150 + BAR_PIXELS * max(2, len(contents))))
+
+
+def with_legend_below(figure: Figure) -> Figure:
+    """The figure with its legend below the time axis, whatever its height."""
+    margin = figure.layout["margin"] = {"l": 64, "r": 20, "t": 24, "b": 80}
+    inner = figure.height - margin["t"] - margin["b"]
+    figure.layout["legend"] = {"orientation": "h", "x": 0, "xanchor": "left", "y": -36 / inner, "yanchor": "top"}
+    return figure
 
 
 def base_layout(end: float | None) -> Json:
@@ -233,7 +244,6 @@ def base_layout(end: float | None) -> Json:
         "paper_bgcolor": "#ffffff",
         "plot_bgcolor": "#ffffff",
         "margin": {"l": 64, "r": 20, "t": 24, "b": 40},
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.09, "yanchor": "top"},
         "hoverlabel": {"bgcolor": "#ffffff", "bordercolor": GRID, "font": {"size": 12, "color": INK}},
     }
     if end is not None:
@@ -260,12 +270,15 @@ def time_forms(end: float) -> list[Json]:
 
 def _line(curve: Curve, scale: Scale) -> Json:
     is_short = sum(value is not None for value in curve.values) <= FEW_POINTS
+    values = [scale.draw(value) for value in curve.values]
+    if curve.is_rate and len(values) > 1 and values[0] is None:
+        values[0] = values[1]  # a mean since the start
     return {
         "type": "scatter",
         "mode": "lines+markers" if is_short else "lines",
         "marker": {"size": 5},
         "x": [_at(moment) for moment in curve.times],
-        "y": [scale.draw(value) for value in curve.values],
+        "y": values,
     }
 
 
@@ -280,6 +293,8 @@ def _value_axis(title: str, scale: Scale, highest: float, domain: tuple[float, f
         axis["ticksuffix"] = f" {scale.unit}"
     if domain is not None:
         axis |= {"domain": [round(edge, 4) for edge in domain], "range": [0, HEADROOM * highest or 1]}
+    if not scale.unit and highest <= MOST_WHOLE:
+        axis["dtick"] = 1 if highest <= MOST_WHOLE / 2 else 2
     return axis | {"automargin": True, "nticks": 6}
 
 

@@ -41,7 +41,7 @@ table {{ border-collapse: collapse; width: 100%; font-size: 14px; }}
 th, td {{ text-align: left; padding: 5px 14px 5px 0; border-bottom: 1px solid {GRID}; vertical-align: top; }}
 th {{ color: {SECONDARY}; font-weight: 600; font-size: 13px; }}
 td {{ overflow-wrap: anywhere; }} td.number, th.number {{ text-align: right; white-space: nowrap; }}
-td.word {{ white-space: nowrap; }}
+td:first-child {{ min-width: 7em; }} td.word {{ white-space: nowrap; }}
 table.facts th {{ width: 9.5em; white-space: nowrap; }}
 tr {{ break-inside: avoid; }}
 pre {{ background: #f7f8fa; border: 1px solid {GRID}; border-radius: 8px; padding: 10px 12px; font-size: 12.5px;

@@ -13,7 +13,8 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 FONT = "system-ui, 'DejaVu Sans', Helvetica, Arial, sans-serif"
 LEFT, RIGHT, TOP, BOTTOM = 96, 24, 34, 30
 HEADING, LEGEND_LINE, LONGEST_LABEL = 64, 18, 40
-NARROW, NARROW_LEFT = 400, 64  # pixels: of a chart on a phone
+NARROW, NARROW_LEFT = 400, 78  # pixels: of a chart on a phone
+ROOM_ABOVE = 12  # pixels above a limit that its text needs
 SHOWN_LIMIT = 2.5  # a limit is inside the chart up to this many times the peak
 # U+FFFE and U+FFFF are printable for Python and forbidden in XML.
 NOT_XML = str.maketrans({"\ufffe": "\ufffd", "\uffff": "\ufffd"})
@@ -131,7 +132,8 @@ def chart_lines(chart: Chart, box: Box, end: float, colors: Sequence[str], ticks
     peak_text = f"peak {format_shown(metric, peak)}" if known else "not known"
     outside = [f"{text} (above)" for value, text in chart.limits if (value, text) not in inside]
     key = [metric.key] if box.width > NARROW else []
-    yield f'<text x="{box.left}" y="{box.top - 12}" font-weight="600" fill="#1c2330">{escaped(metric.title)}'
+    title = metric.title if key else metric.title.partition(",")[0]
+    yield f'<text x="{box.left}" y="{box.top - 12}" font-weight="600" fill="#1c2330">{escaped(title)}'
     details = "".join(f" · {escaped(text)}" for text in (*key, peak_text, *(outside if key else ())))
     yield f'<tspan font-weight="400" fill="#5b6472" dx="2">{details}</tspan></text>'
     for mark in marks:
@@ -153,8 +155,9 @@ def chart_lines(chart: Chart, box: Box, end: float, colors: Sequence[str], ticks
             yield stroke(thin_points(segment, 2 * box.width), box, top, end, color, len(chart.curves) == 1)
     for value, text in inside:
         y = box.y(value, top)
+        side = 14 if float(y) - box.top < ROOM_ABOVE else -4
         yield f'<path d="M{box.left} {y}H{box.right}" stroke="#5b6472" stroke-width="1.2" stroke-dasharray="6 4"/>'
-        yield f'<text x="{box.right}" y="{y}" dy="-4" text-anchor="end" fill="#5b6472">{escaped(text)}</text>'
+        yield f'<text x="{box.right}" y="{y}" dy="{side}" text-anchor="end" fill="#5b6472">{escaped(text)}</text>'
 
 
 def stroke(points: Points, box: Box, top: float, end: float, color: str, is_filled: bool = True) -> str:
