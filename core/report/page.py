@@ -49,8 +49,8 @@ const nodes = page.figures.map((figure, number) => {
 function useClock(isWall) {
   page.figures.forEach((figure, number) => {
     if (!figure.starts) return;
-    const shifted = figure.data.map((trace, index) => trace.x.map(x => x + (isWall ? figure.starts[index] : 0)));
-    const axis = figure.layout.xaxis, lines = figure.layout.shapes || [], start = isWall ? figure.starts[0] : 0;
+    const shifted = page.times[number].map((times, index) => times.map(x => x + (isWall ? figure.starts[index] : 0)));
+    const lines = figure.layout.shapes || [], start = isWall ? figure.starts[0] : 0;
     Plotly.update(nodes[number], {x: shifted}, {
       'xaxis.autorange': true, 'xaxis.tickformatstops': isWall ? [] : page.forms[number],
       'xaxis.hoverformat': isWall ? '%Y-%m-%d %H:%M:%S' : page.hoverforms[number],
@@ -61,6 +61,7 @@ function useClock(isWall) {
   for (const button of document.querySelectorAll('[data-clock]'))
     button.setAttribute('aria-pressed', String((button.dataset.clock === 'wall') === isWall));
 }
+page.times = page.figures.map(figure => figure.data.map(trace => trace.x));  // Plotly.update changes the figures
 page.forms = page.figures.map(figure => (figure.layout.xaxis || {}).tickformatstops);
 page.hoverforms = page.figures.map(figure => (figure.layout.xaxis || {}).hoverformat);
 page.lines = page.figures.map(figure => (figure.layout.shapes || []).map(line => line.x0));
