@@ -8,6 +8,8 @@ import click
 from jobtop.core.errors import BadValue
 from jobtop.core.units import parse_duration, printable
 
+LONGEST_NUMBER = 19
+
 
 class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """A duration such as 90, 90s, 10m or 1h30m; its value is in seconds."""
@@ -42,6 +44,20 @@ class Count(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         if self.most is not None and number > self.most:
             self.fail(f"{printable(str(value))} is too large: at most {self.most}", param, ctx)
         return number
+
+
+class Numbers(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Whole numbers separated by commas, such as 1,2; its value is a tuple, each number once."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        words = [word.strip() for word in str(value).split(",")]
+        if not all(word.isascii() and word.isdigit() and len(word) < LONGEST_NUMBER for word in words):
+            self.fail(f'"{printable(str(value))}" is not a list of numbers such as 1,2', param, ctx)
+        return tuple(dict.fromkeys(map(int, words)))
 
 
 class PastMoment(click.ParamType):  # type: ignore[type-arg,unused-ignore]

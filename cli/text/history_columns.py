@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from jobtop.cli.app import App
-from jobtop.cli.run.summary import GLYPHS, memory_peak
 from jobtop.cli.text.stale import status_text
 from jobtop.cli.text.tables import TableColumn, flattened
 from jobtop.core.analysis.cost import NO_COST, cost_of
@@ -19,6 +18,7 @@ from jobtop.core.model import Job, Status
 from jobtop.core.query.conditions import as_text, tag_text
 from jobtop.core.record import record
 from jobtop.core.text.cost_text import co2_text, energy_text, money_text
+from jobtop.core.text.usage_text import GLYPHS, memory_peak
 from jobtop.core.units import ABSENT, format_bytes, format_duration, format_percent, printable
 from jobtop.store.alerts.alert_rows import AlertCounts, AlertStore
 from jobtop.store.jobs import Jobs
@@ -77,8 +77,8 @@ def table_of(columns: Sequence[HistoryColumn], app: App, found: Sequence[tuple[J
 
 def _with_usage_so_far(found: Sequence[tuple[Jobs, Job]]) -> list[tuple[Jobs, Job]]:
     """Return the jobs, the first running ones with what their samples say."""
-    from jobtop.cli.text.sample_text import with_usage_so_far
     from jobtop.store.samples.curves import Curves
+    from jobtop.store.samples.so_far import with_usage_so_far
 
     running = {(store, job.id) for store, job in [pair for pair in found if not pair[1].status.ended][:MOST_SAMPLED]}
     return [

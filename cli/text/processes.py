@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobtop.cli.run.summary import GLYPHS, colored
+from jobtop.cli.run.summary import colored
 from jobtop.cli.text.tables import TableColumn, table, truncate
 from jobtop.core.clock import iso, local
 from jobtop.core.measure.live.processes import ProcessLine
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.model import SCHEMA_VERSION, Job
 from jobtop.core.record import as_dict, fields
+from jobtop.core.text.usage_text import GLYPHS
 from jobtop.core.units import cell_width, format_bytes, format_duration, format_percent, number_of, printable
 
 LONGEST_COMMAND = 1000

@@ -1,12 +1,10 @@
 """Text made from the samples of a job: lines for `jobtop show`, and warnings about missing samples."""
 
 import time
-from collections.abc import Mapping, Sequence
 
 from jobtop.cli.app import App
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
-from jobtop.core.record import replace
 from jobtop.core.series.drawing import make_curve, sparkline
 from jobtop.core.text.job_text import (
     ENDPOINT_SAMPLES,
@@ -22,6 +20,7 @@ from jobtop.core.units import format_bytes, format_duration
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs
 from jobtop.store.samples.curves import Curves
+from jobtop.store.samples.so_far import CPU_TIMES, cpu_so_far, memory_so_far
 
 # The metrics in the line of current values, each with its noun in singular and plural.
 CURRENT_METRICS = {
@@ -31,9 +30,6 @@ CURRENT_METRICS = {
     "proc.threads": ("thread", "threads"),
 }
 ANONYMOUS = "mem.anon"  # known if the memory of a job is read from its cgroup
-ENERGIES = {"energy.cpu": "energy_cpu_joules", "energy.gpu": "energy_gpu_joules"}  # and their fields in a record
-NETWORK = {"net.rx_bytes": "net_rx_bytes", "net.tx_bytes": "net_tx_bytes"}
-CPU_TIMES = ("cpu.user", "cpu.system")
 CURVE_WIDTH = 40
 MIN_CURVE_SAMPLES = 3  # fewer samples are only the start and the end
 STALE_SECONDS = 15.0  # old jobs are sampled every ten seconds
@@ -89,29 +85,6 @@ class SampleText:
             return text
         least, peak = (format_value(curve.metric, value) for value in (min(known), max(known)))
         return f"{text}\n{sparkline(curve, CURVE_WIDTH)}  {least} to {peak}"
-
-
-def with_usage_so_far(curves: Curves, job: Job) -> Job:
-    """Return a running job with its duration, and what it used so far; other jobs unchanged."""
-    if job.status.ended or job.start_time is None:
-        return job
-    series = curves.series(job, (*CPU_TIMES, "mem.used", *ENERGIES, *NETWORK))
-    values, elapsed = series.values, max(0.0, time.time() - job.start_time)
-    known = {"cpu_total_seconds": cpu_so_far(job, values), "memory_peak_bytes": memory_so_far(job, values)}
-    known |= {field: values[key][-1] for key, field in (ENERGIES | NETWORK).items() if values[key]}
-    usage = replace(job.usage, **{key: value for key, value in known.items() if value is not None})
-    return replace(job, usage=usage, duration_seconds=elapsed)
-
-
-def cpu_so_far(job: Job, values: Mapping[str, Sequence[Number | None]]) -> Number | None:
-    """Return the CPU time of a running job at its newest sample."""
-    times = [value for key in CPU_TIMES for value in values[key][-1:] if value is not None]
-    return None if job.status.ended or len(times) < len(CPU_TIMES) else sum(times)
-
-
-def memory_so_far(job: Job, values: Mapping[str, Sequence[Number | None]]) -> Number | None:
-    """Return the memory peak of a running job in its samples."""
-    return None if job.status.ended else max((value for value in values["mem.used"] if value is not None), default=None)
 
 
 def warn_if_never_sampled(app: App, curves: Curves, job: Job) -> None:

@@ -11,7 +11,7 @@ from typing import TextIO
 import click
 
 from jobtop.cli.app import App
-from jobtop.cli.files import new_file, new_path
+from jobtop.cli.files import PACKED, new_file, new_path, pack
 from jobtop.cli.selection import JOBS_HELP, complete_job_or_filter, filter_option, find_selected
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Job
@@ -30,23 +30,31 @@ from jobtop.store.jobs import Jobs, Query
 from jobtop.store.samples.curves import Curves
 
 FORMATS = ("csv", "jsonl", "sqlite", "snakemake", "nextflow")
+STYLES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".db": "sqlite", ".sqlite": "sqlite"}
 PROGRESS_FROM_JOBS = 20  # exporting this many may take longer than a second
 
 
 @click.command(epilog=JOBS_HELP)
 @click.argument("words", metavar="[JOB… | FILTER…]", nargs=-1, shell_complete=complete_job_or_filter)
 @filter_option
-@click.option("--format", "style", type=click.Choice(FORMATS), default="csv", help="The format; csv by default.")
+@click.option(
+    "--format",
+    "chosen_style",
+    type=click.Choice(FORMATS),
+    help="The format; by default what the name of the file says, else csv.",
+)
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
     default="-",
     metavar="PATH",
-    help="The file to write; by default standard output.",
+    help="The file to write, such as jobs.csv.gz, which is compressed; by default standard output.",
 )
 @click.option("--force", is_flag=True, help="Overwrite that file.")
 @click.pass_obj
-def export(app: App, words: tuple[str, ...], filters: tuple[str, ...], style: str, output: Path, force: bool) -> int:
+def export(
+    app: App, words: tuple[str, ...], filters: tuple[str, ...], chosen_style: str | None, output: Path, force: bool
+) -> int:
     """Write jobs in a format that other programs read: the given jobs, those that match a filter, or all.
 
     \b
@@ -55,6 +63,7 @@ def export(app: App, words: tuple[str, ...], filters: tuple[str, ...], style: st
     snakemake    a line per job, as in a benchmark file
     nextflow     a line per job, as in a trace file
     """
+    style = chosen_style or style_of(output)
     if style == "sqlite" and str(output) == "-":
         raise UsageError("--format sqlite writes a file: give --output PATH")
     selection = read_selection(words, filters, time.time())
@@ -64,16 +73,35 @@ def export(app: App, words: tuple[str, ...], filters: tuple[str, ...], style: st
         chosen = find_selected(app, selection)
     exported = ExportedJobs(app, chosen)
     if style == "sqlite":
-        from jobtop.store.transfer.exports import write_resource_metrics
-
-        with new_path("--output", output, force) as path:
-            write_resource_metrics(path, exported.samples())
+        write_database(output, force, exported)
     else:
         with new_file("--output", output, force) as file:
             WRITERS[style](file, exported, len(selection.references) == 1)
     exported.warn_of_damage()
     exported.warn_of_age(style)
     return 0
+
+
+def style_of(output: Path) -> str:
+    """Return the format that the name of a file says: jobs.jsonl, jobs.jsonl.gz; csv if it says none."""
+    name = output.with_suffix("") if output.suffix == PACKED else output
+    return STYLES.get(name.suffix, "csv")
+
+
+def write_database(output: Path, force: bool, exported: "ExportedJobs") -> None:
+    """Write the samples as a database, which is compressed if its name ends with .gz."""
+    from jobtop.store.transfer.exports import write_resource_metrics
+
+    with new_path("--output", output, force) as path:
+        if output.suffix != PACKED:
+            write_resource_metrics(path, exported.samples())
+            return
+        plain = path.with_name(f"{path.name}.db")
+        try:
+            write_resource_metrics(plain, exported.samples())
+            pack(plain, path)
+        finally:
+            plain.unlink(missing_ok=True)
 
 
 class ExportedJobs:

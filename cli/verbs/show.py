@@ -9,10 +9,10 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import complete_job_id
-from jobtop.cli.run.summary import GLYPHS, colored, cpu_text, gpu_text, incomplete_lines, memory_text, network_text
+from jobtop.cli.run.summary import colored
 from jobtop.cli.text.alert_lines import GLYPHS as GLYPHS_OF_ALERTS
 from jobtop.cli.text.alert_lines import alert_json, lasting_text, what_text
-from jobtop.cli.text.sample_text import SampleText, with_usage_so_far
+from jobtop.cli.text.sample_text import SampleText
 from jobtop.cli.text.stale import job_json, status_text
 from jobtop.cli.text.tables import format_options, print_records
 from jobtop.core.analysis.cost import NO_COST, Cost, cost_of
@@ -30,12 +30,14 @@ from jobtop.core.text.job_text import not_monitored_text, queue_parts, samples_k
 from jobtop.core.text.limit_text import limit_bar, limit_evidence, limit_help, limit_of, limit_tenths
 from jobtop.core.text.limits_used import limits_line, throttled_line
 from jobtop.core.text.shell_text import shell_text
+from jobtop.core.text.usage_text import GLYPHS, cpu_text, gpu_text, incomplete_lines, memory_text, network_text
 from jobtop.core.units import format_bytes, format_duration, printable
 from jobtop.store.alerts.alert_rows import AlertStore, StoredAlert
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.output.captures import capture_names
 from jobtop.store.references import FORMS_HELP
 from jobtop.store.samples.curves import Curves
+from jobtop.store.samples.so_far import with_usage_so_far
 
 MOST_ALERTS = 10
 ALERT_EVENTS = ("alert", "alert_resolved")

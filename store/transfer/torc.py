@@ -10,6 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
+from jobtop.core.model import Job
 from jobtop.core.units import printable
 from jobtop.store.transfer.samples import Point, job_from_samples
 from jobtop.store.transfer.values import LONGEST_LINE, ImportContext, ImportedJob, amount, moment, number, text
@@ -82,13 +83,19 @@ def raw_jobs(connection: sqlite3.Connection, path: Path, context: ImportContext)
 def imported_job(
     path: Path, context: ImportContext, job: object, raw_name: object, rows: list[tuple[object, ...]]
 ) -> ImportedJob:
+    """Convert a job and its samples."""
+    made = job_of(path, context, job, raw_name, rows)
+    return job_from_samples(made, [point for row in rows if (point := point_of(row)) is not None])
+
+
+def job_of(path: Path, context: ImportContext, job: object, raw_name: object, rows: list[tuple[object, ...]]) -> Job:
     """Convert a job. Its first sample is part of its key: the job numbers of every workflow start at 1."""
     if isinstance(job, bytes) or isinstance(raw_name, bytes):
         context.cannot_read(path, None, f"the number or the name of job {printable(str(job))} is not text")
     name = text(raw_name)
     match = FILE_NAME.fullmatch(path.name)
     named = match.groupdict() if match else {}
-    made = context.job(
+    return context.job(
         KIND,
         job,
         name,
@@ -98,7 +105,6 @@ def imported_job(
         host=named.get("host"),
         tags={key: value for key in ("workflow", "run") if (value := named.get(key))},
     )
-    return job_from_samples(made, [point for row in rows if (point := point_of(row)) is not None])
 
 
 def point_of(row: tuple[object, ...]) -> Point | None:

@@ -1,6 +1,7 @@
 """`jobtop export`: samples as CSV, JSON Lines and SQLite; jobs as Snakemake and Nextflow write them down."""
 
 import csv
+import gzip
 import io
 import json
 import os
@@ -218,3 +219,42 @@ def test_an_empty_store_and_a_job_that_runs_are_no_errors(home: Path) -> None:
         ["status", "RUNNING"]
     )
     assert len(call("export").stdout.splitlines()) == 4
+
+
+@pytest.mark.parametrize(("name", "style"), [("jobs.csv.gz", "csv"), ("jobs.jsonl.gz", "jsonl"), ("jobs.gz", "csv")])
+def test_a_name_that_ends_with_gz_is_compressed(two: tuple[Job, Job], tmp_path: Path, name: str, style: str) -> None:
+    path = tmp_path / name
+    answer = call("export", "--output", str(path))
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert gzip.decompress(path.read_bytes()).decode() == call("export", "--format", style).stdout
+    first = path.read_bytes()
+    assert call("export", "--output", str(path), "--force").returncode == 0
+    assert path.read_bytes() == first
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == [name]
+
+
+def test_the_format_given_counts_more_than_the_name(two: tuple[Job, Job], tmp_path: Path) -> None:
+    path = tmp_path / "jobs.jsonl.gz"
+    call("export", "--format", "nextflow", "--output", str(path))
+    assert gzip.decompress(path.read_bytes()).startswith(b"task_id")
+
+
+def test_a_compressed_database_is_a_database(two: tuple[Job, Job], tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db.gz"
+    assert call("export", "--output", str(path)).returncode == 0
+    plain = tmp_path / "plain.db"
+    plain.write_bytes(gzip.decompress(path.read_bytes()))
+    connection = sqlite3.connect(plain)
+    names = connection.execute("SELECT job_name FROM job_metadata ORDER BY job_id").fetchall()
+    connection.close()
+    assert names == [("train",), ("other",)]
+    assert sorted(file.name for file in tmp_path.iterdir() if file.is_file()) == ["jobs.db.gz", "plain.db"]
+
+
+def test_the_jobs_of_a_filter_are_exported_together(home: Path) -> None:
+    jobs = [
+        kept_sampled(home, made_job(name=name, tags={"wf": wf}, duration_seconds=2.5), steady(2))
+        for name, wf in (("a", "1"), ("b", "2"), ("c", "1"))
+    ]
+    rows = list(csv.DictReader(io.StringIO(call("export", "tag:wf=1").stdout)))
+    assert {row["job_id"] for row in rows} == {jobs[0].id, jobs[2].id}

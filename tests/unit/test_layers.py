@@ -17,15 +17,17 @@ OWNERS = {
     "docker": "jobtop.core.measure.collectors.docker",
     "json5": "jobtop.core.workflow.document",
     "plotext": "jobtop.tui.chart.terminal_plot",
+    "plotly": "jobtop.core.report.plotly_script",
     "psutil": "jobtop.core",
     "pynvml": "jobtop.core.measure.collectors.gpu.nvidia",
+    "resvg_py": "jobtop.core.series.png",
     "rich": "jobtop.tui",
     "sqlite3": "jobtop.store",
     "sqlite_utils": "jobtop.store",
     "textual": "jobtop.tui",
     "yaml": "jobtop.core.workflow.document",
 }
-HEAVY = {"docker", "json5", "plotext", "psutil", "pynvml", "rich", "sqlite_utils", "textual", "yaml"}
+HEAVY = {"docker", "json5", "plotext", "plotly", "psutil", "pynvml", "rich", "sqlite_utils", "textual", "yaml"}
 # Modules that `run -- true` must not import: each of them, with those that it imports, takes 0.5 to 10 ms.
 SLOW_FOR_RUN = set(
     "argparse ast asyncio click dataclasses datetime difflib fnmatch getpass glob hashlib importlib inspect ipaddress"

@@ -6,7 +6,6 @@ import itertools
 import pytest
 
 from diag_messages import diag_socket
-from jobtop.cli.run.summary import network_text
 from jobtop.core.measure.collectors.activity import Activity
 from jobtop.core.measure.collectors.network import tcp_traffic
 from jobtop.core.measure.collectors.network.job_processes import SocketOwners
@@ -20,6 +19,7 @@ from jobtop.core.measure.target import Target
 from jobtop.core.model import Identity, Status, Usage
 from jobtop.core.record import replace
 from jobtop.core.text.connection_text import totals_text
+from jobtop.core.text.usage_text import network_text
 from records import made_job
 
 NOBODY = {"job": Target(Identity("", 1 << 30, None), 0.0)}

@@ -1,12 +1,16 @@
 """`jobtop plot`: charts that fit, are plain where they should be, break at gaps, and are valid SVG."""
 
 import re
+import shutil
+import struct
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+import support
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Sample, Usage
 from jobtop.core.series.drawing import Curve
@@ -87,8 +91,70 @@ def test_a_metric_a_job_does_not_have_names_the_nearest(home: Path) -> None:
     assert call("plot", kept(home), "--metric", "disk.busy").returncode == 2
 
 
-def test_the_alias_of_the_seed_works(home: Path) -> None:
-    assert call("plot-resources", kept(home)).stdout.startswith("train")
+def overlaid(home: Path, *color: str) -> list[str]:
+    jobs = [kept(home, steady(30), name="short"), kept(home, steady(30, 2.0), name="long", duration_seconds=60.5)]
+    return call(*color, "plot", *jobs, "--width", "70", "--height", "12").stdout.splitlines()
+
+
+def test_several_jobs_are_drawn_in_one_chart_a_letter_each(home: Path) -> None:
+    lines = overlaid(home)
+    assert [line.split("  ")[0] for line in lines[:2]] == ["a short", "b long"]
+    charts = [position for position, line in enumerate(lines) if ", peak" in line]
+    assert [lines[position].split(":")[0] for position in charts] == ["cpu.percent", "mem.used"]
+    assert "peak 30.0 MiB" in lines[charts[1]]
+    memory = "".join(line.partition("┤")[2] for line in lines[charts[1] :])
+    assert {"a", "b"} <= set(memory)
+    assert "1m00s" in lines[-1]
+
+
+def test_with_colour_several_jobs_differ_by_colour(home: Path) -> None:
+    lines = overlaid(home, "--color", "always")
+    marks = [re.findall("\x1b\\[[0-9;]+m", line)[0] for line in lines[:2]]
+    assert len(set(marks)) == 2
+    assert BRAILLE.search("".join(lines))
+
+
+def test_a_picture_of_several_jobs_has_a_legend(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.svg"
+    jobs = [kept(home, name="first"), kept(home, name="<second>")]
+    assert call("plot", *jobs, "--output", str(path)).returncode == 0
+    words = words_of(path.read_text())
+    assert {f"first {jobs[0][:8]}", f"<second> {jobs[1][:8]}"} <= set(words)
+    assert [path.read_text().count(f'stroke="{color}"') for color in COLORS[:3]] == [2, 2, 0]
+
+
+@pytest.mark.parametrize("hidden", ["", "resvg_py"])
+def test_a_png_is_drawn_by_the_package_or_by_the_program(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: str
+) -> None:
+    if hidden:
+        monkeypatch.setitem(sys.modules, hidden, None)
+        if shutil.which("rsvg-convert") is None:
+            support.require("rsvg", "rsvg-convert is not installed")
+    path = tmp_path / "job.png"
+    answer = call("plot", kept(home), "-o", str(path))
+    assert (answer.returncode, answer.stderr) == (0, "")
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG\r\n")
+    assert struct.unpack(">II", data[16:24]) == (1920, 1024)
+
+
+def test_without_a_program_for_png_one_line_names_the_remedy(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = kept(home)
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    answer = call("plot", job, "--output", str(tmp_path / "job.png"))
+    assert answer.returncode == 2
+    assert_one_line(answer.stderr, "pip install 'jobtop[png]'", "rsvg-convert")
+    assert not (tmp_path / "job.png").exists()
+
+
+def test_a_picture_needs_a_name_that_says_its_format(home: Path, tmp_path: Path) -> None:
+    answer = call("plot", kept(home), "--output", str(tmp_path / "job.gif"))
+    assert answer.returncode == 2
+    assert_one_line(answer.stderr, "x.svg", "x.png")
 
 
 def test_an_svg_has_a_chart_a_metric_with_its_axes(home: Path, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.completion import NEEDS_QUOTES, CompletionApp
-from jobtop.cli.text.sample_text import with_usage_so_far
 from jobtop.cli.text.tables import format_options, print_records
 from jobtop.cli.values import PastMoment
 from jobtop.core.analysis.container_advice import ContainerAdvice, Run, Subject, advise, is_named, subject_of
@@ -23,6 +22,7 @@ from jobtop.core.units import printable
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.samples.curves import Curves
+from jobtop.store.samples.so_far import with_usage_so_far
 
 MOST_RUNS = 50  # of a container: the newest
 MOST_JOBS = 5000  # the newest; older ones say little about now
