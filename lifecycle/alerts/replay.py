@@ -12,11 +12,12 @@ from itertools import pairwise
 from jobtop.core.alerts.detectors.deviation import MOST_RUNS
 from jobtop.core.alerts.detectors.stall import OUTPUT
 from jobtop.core.alerts.evaluator import LOOK_SECONDS, Evaluator
+from jobtop.core.alerts.expressions.expression import supplying_keys
 from jobtop.core.alerts.expressions.extra_keys import BY_EXTRA_KEY, ELAPSED
 from jobtop.core.alerts.model import RuleKind, State
 from jobtop.core.alerts.rule_watch import JOB_SCOPES, WORST, RuleWatch
 from jobtop.core.errors import UsageError
-from jobtop.core.metrics import Scope
+from jobtop.core.metrics import JOB_COLUMNS, Scope
 from jobtop.core.model import Sample, Status
 from jobtop.core.record import record, replace
 from jobtop.core.units import printable
@@ -76,6 +77,15 @@ def refuse_unrecorded(rule: Rule) -> None:
             raise UsageError(f'rule "{printable(rule.name)}" cannot be replayed: {key} is not kept in the history')
 
 
+def needed_keys(rule: Rule) -> tuple[str, ...]:
+    """Return the keys that a rule judges and samples have; empty for rules on events and on figures of records."""
+    if rule.kind in (RuleKind.EVENT, RuleKind.DEVIATION):
+        return ()
+    expressions = [one for one in (rule.expression, rule.limit) if one is not None]
+    keys = dict.fromkeys(key for expression in expressions for key in supplying_keys(expression))
+    return tuple(key for key in keys if key not in BY_EXTRA_KEY)
+
+
 def is_for_jobs(rule: Rule) -> bool:
     """Whether a rule judges jobs, and not the host or its devices."""
     return rule.scope in JOB_SCOPES
@@ -87,15 +97,18 @@ def may_concern(rule: Rule, job: Job) -> bool:
     return job.start_time is not None and (watch.is_for(replace(job, status=Status.RUNNING)) or watch.is_for(job))
 
 
-def replay_job(rule: Rule, jobs: Jobs, job: Job) -> list[Firing]:
-    """Replay a rule over the samples, the output and the events of a job, and over its end."""
+def replay_job(rule: Rule, jobs: Jobs, job: Job, recorded: set[str]) -> list[Firing]:
+    """Replay a rule over the samples, the output and the events of a job, and over its end.
+
+    The keys of the rule that have a value are added to `recorded`.
+    """
     assert job.start_time is not None
     replayed = Replayed(rule, job)
     past = jobs.earlier_runs(job, MOST_RUNS) if rule.kind is RuleKind.DEVIATION else ()
     evaluator, running = replayed.evaluator, replace(job, status=Status.RUNNING)
     evaluator.join(running)
     evaluator.set_past(job.id, past)
-    last = replayed.go_through(_job_steps(evaluator, rule, jobs, running), job.start_time, JOB_GAP_SECONDS)
+    last = replayed.go_through(_job_steps(evaluator, rule, jobs, running, recorded), job.start_time, JOB_GAP_SECONDS)
     if job.status.ended:
         end = max(last, job.end_time if job.end_time is not None else last)
         replayed.take(evaluator.see_end(job, past, end))
@@ -105,7 +118,7 @@ def replay_job(rule: Rule, jobs: Jobs, job: Job) -> list[Firing]:
 
 
 def replay_machine(
-    rule: Rule, database: Database, since: float, until: float | None, progress: Progress
+    rule: Rule, database: Database, since: float, until: float | None, progress: Progress, recorded: set[str]
 ) -> tuple[list[Firing], int]:
     """Replay a rule over the host or the devices of a store; return also the number of owners that were replayed."""
     record_of = MachineRecord(database)
@@ -116,7 +129,7 @@ def replay_machine(
     for place, owner in enumerate(own):
         replayed = Replayed(rule, None)
         steps = heapq.merge(
-            _machine_steps(replayed.evaluator, record_of, owner, (since, until), cores),
+            _machine_steps(replayed.evaluator, record_of, owner, (since, until), cores, recorded),
             _event_steps(replayed.evaluator, owner.device, _machine_events(database, owner, since, until)),
             key=lambda step: step[:2],
         )
@@ -179,7 +192,7 @@ class Replayed:
         )
 
 
-def _job_steps(evaluator: Evaluator, rule: Rule, jobs: Jobs, job: Job) -> Iterator[Step]:
+def _job_steps(evaluator: Evaluator, rule: Rule, jobs: Jobs, job: Job, recorded: set[str]) -> Iterator[Step]:
     """Yield what happened to a job in the order of time, as far as it concerns a rule."""
     start, job_id = job.start_time or 0.0, job.id
 
@@ -190,6 +203,11 @@ def _job_steps(evaluator: Evaluator, rule: Rule, jobs: Jobs, job: Job) -> Iterat
 
     has_samples = rule.kind is not RuleKind.EVENT
     samples = SeriesStore(jobs.database).follow(job.seq).samples if has_samples and job.seq is not None else []
+    for key in needed_keys(rule):
+        place = JOB_COLUMNS.index(key) if key in JOB_COLUMNS and key not in recorded else None
+        was_deleted = not samples and bool(job.metrics)
+        if was_deleted or (place is not None and any(sample.values[place] is not None for sample in samples)):
+            recorded.add(key)
     is_about_output = rule.kind is RuleKind.STALL or (rule.expression is not None and OUTPUT in rule.expression.keys)
     marks = jobs.log_marks(job) if is_about_output else []
     steps: Iterator[Step] = heapq.merge(
@@ -212,11 +230,19 @@ def _job_steps(evaluator: Evaluator, rule: Rule, jobs: Jobs, job: Job) -> Iterat
 
 
 def _machine_steps(
-    evaluator: Evaluator, record_of: MachineRecord, owner: Recorded, span: tuple[float, float | None], cores: int | None
+    evaluator: Evaluator,
+    record_of: MachineRecord,
+    owner: Recorded,
+    span: tuple[float, float | None],
+    cores: int | None,
+    recorded: set[str],
 ) -> Iterator[Step]:
     """Yield the samples of the host or of a device in the order of time; the first of a boot only serves rates."""
     since, until = span
     for part, news in record_of.samples(owner, since, until):
+        for place, key in enumerate(owner.keys):
+            if key not in recorded and any(sample.values[place] is not None for sample in news.samples):
+                recorded.add(key)
         yield from _part_steps(evaluator, owner, part, news.samples, cores)
     end = record_of.newest_at() if owner.device is not None else None
     if end is not None and (until is None or end <= until):  # a device may be read no longer while the host is

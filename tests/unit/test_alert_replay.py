@@ -150,6 +150,16 @@ def test_unknown_rules_and_jobs_are_refused_with_the_nearest_name(home: Path) ->
     assert call("alerts", "test", "busy", "--job", "last", "--since", "1d").returncode == 2
 
 
+def test_a_rule_on_a_metric_that_was_never_recorded_cannot_be_tested(home: Path) -> None:
+    kept_sampled(home, ended_job(300), busy_from(100, 160, 300))
+    for words, key in ((("gpu-idle",), "gpu.util"), (("gpu-idle", "--job", "last"), "gpu.util"), (("warm",), "temp")):
+        answer = call("alerts", "test", *words)
+        assert (answer.returncode, answer.stderr) == (0, "")
+        assert f"{key} was never recorded" in answer.stdout
+        assert "not have fired" not in answer.stdout
+    assert "not have fired" in call("alerts", "test", "other").stdout  # it is for no job
+
+
 def test_without_a_store_nothing_would_have_fired(home: Path) -> None:
     answer = call("alerts", "test", "busy")
     assert answer.returncode == 0

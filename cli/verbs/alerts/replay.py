@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -27,6 +27,7 @@ from jobtop.lifecycle.alerts.replay import (
     Firing,
     is_for_jobs,
     may_concern,
+    needed_keys,
     refuse_unrecorded,
     replay_job,
     replay_machine,
@@ -63,16 +64,16 @@ def test(app: App, /, name: str, reference: str | None, since: float | None, sty
         raise UsageError("--job and --since exclude each other: leave one out")
     refuse_unrecorded(rule)
     since = time.time() - DEFAULT_SECONDS if since is None else since
-    if is_for_jobs(rule):
-        found, what = replay_jobs(app, rule, reference, since)
-    else:
-        found, what = replay_machines(app, rule, reference, since)
+    recorded: set[str] = set()
+    replay = replay_jobs if is_for_jobs(rule) else replay_machines
+    found, what = replay(app, rule, reference, since, recorded)
+    missing = [key for key in needed_keys(rule) if key not in recorded] if app.has_history() else []
     if style != "table":
         print_records(style, [firing_json(rule, *one) for one in found], empty=NO_FIRING)
         return 0
     if found:
         print(table(COLUMNS, [firing_row(rule, firing) for _, firing in found]))
-    print(summary(found, what))
+    print(summary(found, what, missing))
     return 0
 
 
@@ -84,30 +85,33 @@ def find_rule(app: App, name: str) -> Rule:
         raise UsageError(f"{error}; jobtop alerts rules lists them") from error
 
 
-def replay_jobs(app: App, rule: Rule, reference: str | None, since: float) -> tuple[Found, str]:
+def replay_jobs(app: App, rule: Rule, reference: str | None, since: float, recorded: set[str]) -> tuple[Found, str]:
     """Replay a rule over one job, or over all jobs since a time; return what fired, and what was replayed."""
     if reference is not None:
         jobs, job = app.find(reference)
         if not may_concern(rule, job):
             raise UsageError(f'rule "{printable(rule.name)}" is not for job {job.id[:8]}: {why_not(rule, job)}')
         warn_if_thinned(app, job)
-        return [(jobs, firing) for firing in replay_job(rule, jobs, job)], f"job {job.id[:8]} {printable(job.name)}"
+        firings = replay_job(rule, jobs, job, recorded)
+        return [(jobs, firing) for firing in firings], f"job {job.id[:8]} {printable(job.name)}"
     if not app.has_history():
         return [], "no job: nothing has been recorded yet"
     query = Query(since=since, sort="seq", reverse=True, limit=None)
     chosen = [(jobs, job) for jobs, many in app.fleet.each(lambda jobs: jobs.select(query)) for job in many]
     concerned = [(jobs, job) for jobs, job in chosen if may_concern(rule, job)]
     found: Found = []
+    if not concerned:
+        recorded.update(needed_keys(rule))  # of no job it is not known
     with progress_after_a_second("jobs") as progress:
         for place, (jobs, job) in enumerate(concerned):
-            found += [(jobs, firing) for firing in replay_job(rule, jobs, job)]
+            found += [(jobs, firing) for firing in replay_job(rule, jobs, job, recorded)]
             progress(place + 1, len(concerned))
     left_out = f" ({len(chosen) - len(concerned)} more do not match its filter)" if len(chosen) > len(concerned) else ""
     what = f"{number_of(len(concerned), 'job')} since {local(since)}{left_out}"
     return sorted(found, key=lambda one: one[1].fired_at), what
 
 
-def replay_machines(app: App, rule: Rule, reference: str | None, since: float) -> tuple[Found, str]:
+def replay_machines(app: App, rule: Rule, reference: str | None, since: float, recorded: set[str]) -> tuple[Found, str]:
     """Replay a rule over the hosts of all stores or their devices; with a job, over the time of the job."""
     until: float | None = None
     span = f"since {local(since)}"
@@ -122,7 +126,7 @@ def replay_machines(app: App, rule: Rule, reference: str | None, since: float) -
     if app.has_history():
         with progress_after_a_second(str(rule.scope)) as progress:
             for jobs, (firings, count) in app.fleet.each(
-                lambda jobs: replay_machine(rule, jobs.database, since, until, progress)
+                lambda jobs: replay_machine(rule, jobs.database, since, until, progress, recorded)
             ):
                 found += [(jobs, firing) for firing in firings]
                 owners += count
@@ -176,8 +180,10 @@ def firing_row(rule: Rule, firing: Firing) -> tuple[str, ...]:
     return local(firing.fired_at), owner_text(firing), lasted, worst, firing.fired.text
 
 
-def summary(found: Found, what: str) -> str:
-    """Return how often the rule would have fired."""
+def summary(found: Found, what: str, missing: Sequence[str] = ()) -> str:
+    """Return how often the rule would have fired, or that a metric which it needs was never recorded."""
+    if not found and missing:
+        return f"Cannot be tested: {missing[0]} was never recorded ({what})."
     if not found:
         return f"Would not have fired: {what}."
     times = "once" if len(found) == 1 else f"{len(found)} times"

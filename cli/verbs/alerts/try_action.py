@@ -55,22 +55,22 @@ def try_action(app: App, name: str, as_json: bool) -> int:
         make_state_dirs(app.paths.names.root)
     message = trial_message(str(uuid.uuid4()), app.paths.host, time.time())
     shown = printable(shown_word(name))
+    why: str | None = None
     try:
         if action.type == "bell":
             _ring()
         else:
             send(message, action, Secrets(app.environ), app.paths.names.log)
-        problem = None
     except DeliveryFailed as error:
-        problem = error.reason
+        why = error.reason
     if as_json:
-        said = {"action": shown, "type": action.type, "is_sent": problem is None, "problem": problem}
+        said = {"action": shown, "type": action.type, "is_sent": why is None, "problem": why}
         print_records("json", [{"schema_version": SCHEMA_VERSION, **said}], single=True)
-    elif problem is None:
+    elif why is None:
         print(f"sent a test message to {shown}")
     else:
-        app.warn(f"{shown}: not sent: {problem}")
-    return ExitCode.OK if problem is None else ExitCode.BAD_ANSWER
+        app.warn(f"{shown}: not sent: {why}")
+    return ExitCode.OK if why is None else ExitCode.BAD_ANSWER
 
 
 def _ring() -> None:
