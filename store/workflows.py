@@ -7,6 +7,7 @@ import time
 
 from jobtop.core.errors import RowDamaged, UsageError
 from jobtop.core.record import record, replace
+from jobtop.core.run.scheduling import will_be_retried
 from jobtop.core.units import printable
 from jobtop.core.workflow.plan import ROLES
 from jobtop.core.workflow.progress import RunJob
@@ -161,6 +162,29 @@ class Workflows:
         rows = self._rows(sql, (job_id,))
         return (int(rows[0][0]), int(rows[0][1])) if rows else None
 
+    def changed_since(self, touch: int) -> tuple[dict[str, tuple[dict[str, Any], str | None]], int]:
+        """The states of all jobs of the store that changed after a touch, by id, and the last touch."""
+        rows = self._rows(f"SELECT {STATE_COLUMNS}, touched FROM jobs WHERE touched > ?", (touch,))
+        found = {values["id"]: (values, later) for values, later in self.database.decode_rows(rows, state_from)}
+        return found, max((touch, *(row["touched"] for row in rows if type(row["touched"]) is int)))
+
+    def last_touch(self) -> int:
+        """The touch of the newest change of a job."""
+        rows = self._rows("SELECT coalesce(max(touched), 0) FROM jobs", ())
+        return int(rows[0][0]) if rows else 0
+
+    def last_runs(self, most: int) -> list[tuple[WorkflowRow, RunRow]]:
+        """The newest workflows, each with its last run; one whose run cannot be read is left out."""
+        newest = self.newest(most)
+        sql = (
+            "SELECT workflow_id, run_id, at, settings FROM workflow_runs"
+            " WHERE (workflow_id, run_id) IN"
+            " (SELECT workflow_id, max(run_id) FROM workflow_runs WHERE workflow_id >= ? GROUP BY workflow_id)"
+        )
+        rows = self._rows(sql, (min((row.id for row in newest), default=0),))
+        runs = dict(self.database.decode_rows(rows, lambda row: (row["workflow_id"], run_from_row(row))))
+        return [(workflow, runs[workflow.id]) for workflow in newest if workflow.id in runs]
+
     def _states(self, ids: list[str]) -> dict[str, tuple[dict[str, Any], str | None]]:
         found: dict[str, tuple[dict[str, Any], str | None]] = {}
         for start in range(0, len(ids), IDS_AT_ONCE):
@@ -227,11 +251,11 @@ def state_from(row: Row) -> tuple[dict[str, Any], str | None]:
     for name in NUMBERS:
         if row[name] is not None and not is_number(row[name]):
             raise RowDamaged(f"{name} is {quote_value(row[name])}")
-    queued = parse_queue(row["queue"])
+    queued, status = parse_queue(row["queue"]), parse_status(row["status"])
     return {
         "id": row["id"],
         "seq": row["seq"],
-        "status": parse_status(row["status"]),
+        "status": status,
         "attempt": 1 if queued is None else queued.attempt,
         "start_time": row["start_time"],
         "end_time": row["end_time"],
@@ -241,4 +265,5 @@ def state_from(row: Row) -> tuple[dict[str, Any], str | None]:
         "mean_cpu_percent": row["cpu_percent_mean"],
         "peak_memory_bytes": row["memory_peak_bytes"],
         "mean_memory_bytes": row["memory_mean_bytes"],
+        "will_retry": will_be_retried(status, queued),
     }, None if queued is None else queued.retried_by

@@ -36,6 +36,7 @@ class RunJob:
     mean_cpu_percent: float | None = None
     peak_memory_bytes: int | None = None
     mean_memory_bytes: int | None = None
+    will_retry: bool = False  # it has failed, and the next attempt is not queued yet
 
     @property
     def is_live(self) -> bool:
@@ -75,7 +76,7 @@ def summarize(jobs: Sequence[RunJob], now: float) -> RunSummary:
     own = [job for job in jobs if job.role == JOB]
     ran = [job for job in own if not job.is_kept]
     started = [job for job in ran if job.start_time is not None]
-    is_over = not any(job.is_live for job in jobs)
+    is_over = not any(job.is_live or job.will_retry for job in jobs)
     begin = min((job.start_time for job in started if job.start_time is not None), default=None)
     end = max((job.end_time for job in started if job.end_time is not None), default=None) if is_over else None
     path, seconds = critical_path(ran, now)
