@@ -187,8 +187,15 @@ class RunUsage:
             last = max(last, sample.elapsed)
         if job.end_time is None:
             self._last[job.id] = news.cursor, last, used
-        elif not news.samples and cursor is None:
-            self._add_average(job)
-        else:
-            self._last.pop(job.id, None)
-            self._added.add(job.id)
+            return
+        self._add_rest(job, begin, last, used)
+        self._last.pop(job.id, None)
+        self._added.add(job.id)
+
+    def _add_rest(self, job: RunJob, begin: float, last: float, used: float) -> None:
+        """Add what an ended job used after its last sample: the rest of its totals."""
+        seconds = job.seconds(time.time()) or 0.0
+        if seconds > last:
+            total = (job.mean_cpu_percent or 0.0) * seconds / 100
+            cpu = max(0.0, 100 * (total - used) / (seconds - last))
+            self.grid.add(begin + last, begin + seconds, cpu, job.mean_memory_bytes)

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from jobtop.cli.app import App
+from jobtop.cli.run.launch import wants_console
 from jobtop.cli.run.submission import call_agent, open_queue
 from jobtop.cli.text.tables import format_options, print_records
 from jobtop.cli.text.workflow_lines import closing_lines, end_line, heading, job_table, run_json
@@ -30,8 +31,9 @@ from jobtop.lifecycle.control import Control
 from jobtop.lifecycle.queue import Queue
 from jobtop.lifecycle.workflows.running import cancel_run, followed
 from jobtop.lifecycle.workflows.submission import RunOptions, StartedRun, Submission, settings_of
-from jobtop.store.workflows import LAST, WorkflowRow, Workflows
+from jobtop.store.workflows import LAST, RunRow, WorkflowRow, Workflows
 
+NO_JOB_OPTIONS: dict[str, Any] = {"pty": False, "report": None}  # of `jobtop run`
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OUTPUT_DIR = click.option(
     "-o", "--output-dir", default="output", metavar="DIR", show_default=True, help="Where files of the run are written."
@@ -56,12 +58,13 @@ def run(app: App, file: str, parallel: int | None, output_dir: str, dry_run: boo
     """Run the jobs of a workflow file, and wait for them; the exit code is 1 if one did not succeed.
 
     The agent runs them: each starts when what it depends on has succeeded and the host has room for it. Ctrl-C cancels
-    the run; it goes on if this command is killed or the terminal is closed.
+    the run; it goes on if this command is killed or the terminal is closed. On a terminal the console opens on the run;
+    the exit code is 75 if you leave it before the end of the run, which then goes on.
     """
     queue, started = queue_file(app, file, RunOptions(os.getcwd(), output_dir, parallel), dry_run)
     if started is None:
         return ExitCode.OK
-    return follow(app, queue, started.workflow_id, started.run_id, style)
+    return watch(app, queue, started.workflow_id, started.run_id, style, no_ui)
 
 
 @click.command()
@@ -105,7 +108,7 @@ def retry(app: App, reference: str, file: str | None, detach: bool, dry_run: boo
     if any(job.is_live for job in earlier):
         app.warn(f"run {last.run_id} of workflow {workflow.id} has not ended yet: it goes on")
         call_agent(app, queue)
-        return ExitCode.OK if detach or dry_run else follow(app, queue, workflow.id, last.run_id, style)
+        return ExitCode.OK if detach or dry_run else watch(app, queue, workflow.id, last.run_id, style, no_ui)
     options = settings_of(last.settings, workflow.cwd)
     again = Submission(queue, checked(app, file or workflow.file, workflow.cwd), file or workflow.file, options)
     if dry_run:
@@ -117,7 +120,7 @@ def retry(app: App, reference: str, file: str | None, detach: bool, dry_run: boo
     if detach:
         print(f"{started.workflow_id}.{started.run_id}")
         return ExitCode.OK
-    return follow(app, queue, started.workflow_id, started.run_id, style)
+    return watch(app, queue, started.workflow_id, started.run_id, style, no_ui)
 
 
 def queue_file(app: App, file: str, options: RunOptions, dry_run: bool) -> tuple[Queue, StartedRun | None]:
@@ -173,6 +176,15 @@ class Signals:
         self.caught = number
 
 
+def watch(app: App, queue: Queue, workflow_id: int, run_id: int, style: str, no_ui: bool) -> int:
+    """Show a run in the console if a user can see it, else as lines, until it has ended; return the exit code."""
+    if style == "table" and os.isatty(0) and os.isatty(1) and wants_console(app, {"no_ui": no_ui} | NO_JOB_OPTIONS):
+        from jobtop.cli.verbs.workflow.attended import show_run
+
+        return show_run(app, queue, workflow_id, run_id)
+    return follow(app, queue, workflow_id, run_id, style)
+
+
 def follow(app: App, queue: Queue, workflow_id: int, run_id: int, style: str) -> int:
     """Print a line for each job that ends, until all have; Ctrl-C and TERM cancel the run, HUP leaves it to the agent.
 
@@ -199,15 +211,25 @@ def follow(app: App, queue: Queue, workflow_id: int, run_id: int, style: str) ->
             cancel_run(Control(queue.jobs, queue.paths, app.warn), jobs, f"{name} to jobtop workflow run")
             jobs = workflows.with_states(jobs)
             lines.update(jobs)
-    summary = summarize(jobs, time.time())
     if style == "table":
-        print(job_table(jobs, time.time()))
-        print("\n".join(("", heading(workflow, run, summary), *closing_lines(summary))))
+        code = print_end(workflow, run, jobs)
     else:
         print_records(style, [run_json(workflow, run, jobs)], single=True)
-    if caught is not None:
-        return 128 + caught
-    return ExitCode.OK if summary.status is Status.SUCCESS else ExitCode.BAD_ANSWER
+        code = end_code(jobs)
+    return code if caught is None else 128 + caught
+
+
+def print_end(workflow: WorkflowRow, run: RunRow, jobs: Sequence[RunJob]) -> int:
+    """Print the jobs of a run and how it ended; return the exit code."""
+    print(job_table(jobs, time.time()))
+    summary = summarize(jobs, time.time())
+    print("\n".join(("", heading(workflow, run, summary), *closing_lines(summary))))
+    return end_code(jobs)
+
+
+def end_code(jobs: Sequence[RunJob]) -> int:
+    is_good = summarize(jobs, time.time()).status is Status.SUCCESS
+    return ExitCode.OK if is_good else ExitCode.BAD_ANSWER
 
 
 class Lines:
