@@ -69,22 +69,22 @@ class Workflows:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def add(self, name: str, file: str, cwd: str, host: str, user: str) -> int:
-        """Insert a workflow; return its number."""
+    def add(self, name: str, file: str, cwd: str, host: str, user: str, at: float | None = None) -> int:
+        """Insert a workflow, of now if no moment is given; return its number."""
         texts = tuple(map(stored_text, (name, file, cwd, host, user)))
         casts = ", ".join(["CAST(? AS TEXT)"] * len(texts))
         with self.database.writing() as connection:
             sql = f"INSERT INTO workflows (name, file, cwd, host, user, at) VALUES ({casts}, ?)"
-            return int(connection.execute(sql, (*texts, time.time())).lastrowid or 0)
+            return int(connection.execute(sql, (*texts, time.time() if at is None else at)).lastrowid or 0)
 
-    def add_run(self, workflow_id: int, settings: dict[str, Any]) -> int:
-        """Insert a run of a workflow; return its number, counted from 1."""
+    def add_run(self, workflow_id: int, settings: dict[str, Any], at: float | None = None) -> int:
+        """Insert a run of a workflow, of now if no moment is given; return its number, counted from 1."""
         sql = (
             "INSERT INTO workflow_runs (workflow_id, run_id, at, settings)"
             " SELECT ?, coalesce(max(run_id), 0) + 1, ?, ? FROM workflow_runs WHERE workflow_id = ? RETURNING run_id"
         )
         with self.database.writing() as connection:
-            values = (workflow_id, time.time(), json.dumps(settings), workflow_id)
+            values = (workflow_id, time.time() if at is None else at, json.dumps(settings), workflow_id)
             return int(connection.execute(sql, values).fetchone()[0])
 
     def add_jobs(self, workflow_id: int, run_id: int, jobs: Iterable[RunJob]) -> None:

@@ -275,7 +275,9 @@ ACTIONS = (
         True,
         True,
     ),
-    Action("workflow.earlier", "left_square_bracket", "Run before", "Show the run before this one", WORKFLOW, "step(-1)"),
+    Action(
+        "workflow.earlier", "left_square_bracket", "Run before", "Show the run before this one", WORKFLOW, "step(-1)"
+    ),
     Action("workflow.later", "right_square_bracket", "Run after", "Show the run after this one", WORKFLOW, "step(1)"),
     Action("graph.left", "left", "Stage before", "Go to the stage before", GRAPH, "left"),
     Action("graph.right", "right", "Next stage", "Go to the next stage", GRAPH, "right"),

@@ -1,4 +1,4 @@
-"""The graph of the jobs of a run: stages as columns with lines between them, or a list by stages if there is no room."""
+"""The graph of the jobs of a run: stages as columns with lines between them, or a list if there is no room."""
 
 from __future__ import annotations
 
@@ -108,7 +108,9 @@ class JobGraph(ScrollView, Painted, inherit_bindings=False):
             self._step = 2 if 2 * rows - 1 <= size.height else 1
             height = rows * self._step - (self._step - 1)
             self._places = {
-                key: (place.stage, self._line(key)) for key, place in self.arrangement.places.items() if isinstance(key, str)
+                key: (place.stage, self._line(key))
+                for key, place in self.arrangement.places.items()
+                if isinstance(key, str)
             }
         self.virtual_size = Size(1, height)
         self.scroll_y = min(self.scroll_y, self.max_scroll_y)

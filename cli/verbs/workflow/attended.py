@@ -26,6 +26,8 @@ def show_run(app: App, queue: Queue, workflow_id: int, run_id: int) -> int:
     jobs = workflows.with_states(workflows.jobs(workflow_id, run_id))
     if not is_over(queue, jobs):
         print_error(f"jobtop: {printable(workflow.name)} goes on as workflow {workflow_id}, run {run_id}")
-        print_error(f"  see it again: jobtop workflow status {workflow_id}; cancel it: jobtop workflow cancel {workflow_id}")
+        print_error(
+            f"  see it again: jobtop workflow status {workflow_id}; cancel it: jobtop workflow cancel {workflow_id}"
+        )
         return code or ExitCode.NOT_FINISHED
     return code or print_end(workflow, workflows.run(workflow, run_id), jobs)

@@ -47,7 +47,11 @@ def header_lines(shown: RunHeaderView) -> list[list[Piece]]:
     """The lines, the most important first."""
     if shown.view is None or shown.summary is None:
         return [[Piece(0, [Span(shown.problem or "reading …", Tone.GREY)])]]
-    return [identity(shown.view, shown.summary, shown.problem), progress(shown.view, shown.summary), path(shown.summary)]
+    return [
+        identity(shown.view, shown.summary, shown.problem),
+        progress(shown.view, shown.summary),
+        path(shown.summary),
+    ]
 
 
 def identity(view: RunView, summary: RunSummary, problem: str | None) -> list[Piece]:
@@ -100,6 +104,8 @@ def path(summary: RunSummary) -> list[Piece]:
     if not summary.critical_path:
         return [Piece(0, grey("no job has started yet"))]
     return [
-        Piece(0, [Span(f"{CRITICAL} ", Tone.ORANGE), *labelled("critical path", short_duration(summary.critical_seconds))]),
+        Piece(
+            0, [Span(f"{CRITICAL} ", Tone.ORANGE), *labelled("critical path", short_duration(summary.critical_seconds))]
+        ),
         Piece(0, [Span(path_words(summary.critical_path), Tone.TEXT)]),
     ]

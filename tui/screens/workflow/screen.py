@@ -27,7 +27,6 @@ from jobtop.tui.screens.workflow.actions import ChosenRun, WorkflowPage
 from jobtop.tui.screens.workflow.chart import usage_chart
 from jobtop.tui.screens.workflow.header import RunHeader, RunHeaderView
 from jobtop.tui.widgets.cells import Span
-from jobtop.tui.widgets.columns import Sort
 from jobtop.tui.widgets.gantt import Gantt
 from jobtop.tui.widgets.job_graph import JobGraph
 from jobtop.tui.widgets.tab_line import Tab, TabLine
