@@ -121,7 +121,8 @@ def shown_job(
     span: float,
 ) -> ShownRunJob:
     seconds, begin, end = job.seconds(now), None, None
-    cpu, memory = job.mean_cpu_percent, job.peak_memory_bytes
+    cpu: float | None = job.mean_cpu_percent
+    memory: float | None = job.peak_memory_bytes
     if job.start_time is not None and not job.is_kept:
         begin = job.start_time - run_begin
         end = begin + (seconds or 0.0)

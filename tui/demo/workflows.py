@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobtop.core.model import Queued, Status
+from jobtop.core.model import Limits, Queued, Status
 from jobtop.core.record import record, replace
 from jobtop.core.workflow.plan import ACTION, JOB
 from jobtop.core.workflow.progress import RunJob
@@ -43,7 +43,14 @@ class Step:
     def demo_job(self) -> DemoJob:
         curve = LevelCurve("799989998", 60)
         tool = self.command.split()[0]
-        return DemoJob(self.name, self.command, tool, self.cores, self.memory, curve, tags={"project": "meta"})
+        lines = (f"{tool}: {{n}} done, {{x:.0f}}/s",)
+        return DemoJob(
+            *(self.name, self.command, tool, self.cores, self.memory, curve),
+            tags={"project": "meta"},
+            limits=Limits(timeout_seconds=900) if self.end is End.TIMEOUT else Limits(),
+            output_lines=lines,
+            error_lines=(f"{tool}: unexpected end of file",),
+        )
 
 
 SAMPLES = ("S12", "S13", "S14")

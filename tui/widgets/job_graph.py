@@ -135,8 +135,8 @@ class JobGraph(ScrollView, Painted, inherit_bindings=False):
     def _column_lines(self, width: int, shown: range) -> list[list[Span]]:
         sheet = self._lines_between(width)
         at: dict[int, list[tuple[int, str]]] = {}
-        for name, (stage, line) in self._places.items():
-            at.setdefault(line, []).append((self._columns[stage][0], name))
+        for name, (stage, y) in self._places.items():
+            at.setdefault(y, []).append((self._columns[stage][0], name))
         found = []
         for y in range(shown.start, min(shown.stop, int(self.virtual_size.height))):
             line: list[Span] = []

@@ -137,7 +137,7 @@ class WorkflowScreen(WorkflowPage):
             return
         now = shown.at if shown is not None and not view.is_over else time.time()
         summary = view.summary(now)
-        live = {row.job.id: row for row in shown.rows} if shown is not None and not view.is_over else {}
+        live = {row.key: row for row in shown.rows} if shown is not None and not view.is_over else {}
         span = axis_seconds(summary.elapsed_seconds, view.is_over)
         self.rows = shown_jobs(view, summary, live, now, span)
         self.query_one(RunHeader).view = RunHeaderView(view, summary, self.problem)
