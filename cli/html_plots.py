@@ -6,6 +6,7 @@ from typing import Any
 
 from jobtop.cli.app import App
 from jobtop.cli.selection import find_selected, selection_of
+from jobtop.cli.workflow_jobs import workflow_jobs
 from jobtop.core.errors import UnknownJob, UsageError
 from jobtop.core.model import Job
 from jobtop.core.query.selection import Selection
@@ -56,7 +57,8 @@ def chosen_jobs(
     """Return the named or selected jobs, or those of some numbers among them."""
     if not words and not filters and wanted:
         return find_selected(app, Selection(references=tuple(f"#{number}" for number in wanted)))
-    found = find_selected(app, selection_of(words, filters))
+    workflow = None if filters else workflow_jobs(app, tuple(words), None)
+    found = find_selected(app, selection_of(words, filters)) if workflow is None else workflow[1]
     if not wanted:
         return found
     missing = set(wanted) - {job.seq for _, job in found}

@@ -6,11 +6,13 @@ import json
 import time
 
 from jobtop.core.errors import RowDamaged, UsageError
+from jobtop.core.model import Status
 from jobtop.core.record import record, replace
+from jobtop.core.run.scheduling import will_be_retried
 from jobtop.core.text.memory_text import UPPER_BOUNDS
 from jobtop.core.units import printable
 from jobtop.core.workflow.plan import ROLES
-from jobtop.core.workflow.progress import RunJob
+from jobtop.core.workflow.progress import RunJob, with_names
 from jobtop.store.jobs import placeholders, stored_text
 from jobtop.store.queue_rows import IDS_AT_ONCE
 from jobtop.store.rows import (
@@ -70,22 +72,22 @@ class Workflows:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def add(self, name: str, file: str, cwd: str, host: str, user: str) -> int:
-        """Insert a workflow; return its number."""
+    def add(self, name: str, file: str, cwd: str, host: str, user: str, at: float | None = None) -> int:
+        """Insert a workflow, of now if no moment is given; return its number."""
         texts = tuple(map(stored_text, (name, file, cwd, host, user)))
         casts = ", ".join(["CAST(? AS TEXT)"] * len(texts))
         with self.database.writing() as connection:
             sql = f"INSERT INTO workflows (name, file, cwd, host, user, at) VALUES ({casts}, ?)"
-            return int(connection.execute(sql, (*texts, time.time())).lastrowid or 0)
+            return int(connection.execute(sql, (*texts, time.time() if at is None else at)).lastrowid or 0)
 
-    def add_run(self, workflow_id: int, settings: dict[str, Any]) -> int:
-        """Insert a run of a workflow; return its number, counted from 1."""
+    def add_run(self, workflow_id: int, settings: dict[str, Any], at: float | None = None) -> int:
+        """Insert a run of a workflow, of now if no moment is given; return its number, counted from 1."""
         sql = (
             "INSERT INTO workflow_runs (workflow_id, run_id, at, settings)"
             " SELECT ?, coalesce(max(run_id), 0) + 1, ?, ? FROM workflow_runs WHERE workflow_id = ? RETURNING run_id"
         )
         with self.database.writing() as connection:
-            values = (workflow_id, time.time(), json.dumps(settings), workflow_id)
+            values = (workflow_id, time.time() if at is None else at, json.dumps(settings), workflow_id)
             return int(connection.execute(sql, values).fetchone()[0])
 
     def add_jobs(self, workflow_id: int, run_id: int, jobs: Iterable[RunJob]) -> None:
@@ -158,17 +160,40 @@ class Workflows:
                 later: dict[str, int] = {}
                 for job_id, (values, retried_by) in self._states(list(wanted)).items():
                     index = wanted[job_id]
-                    found[index] = replace(found[index], **values)
+                    found[index] = next_attempt(found[index], values)
                     if retried_by is not None:
                         later[retried_by] = index
                 wanted = later
-        return found
+        return with_names(found)
 
     def workflow_of(self, job_id: str) -> tuple[int, int] | None:
         """The workflow and the run that a job was queued for; None if it was queued alone."""
         sql = "SELECT workflow_id, run_id FROM workflow_jobs WHERE job_id = ? ORDER BY workflow_id, run_id LIMIT 1"
         rows = self._rows(sql, (job_id,))
         return (int(rows[0][0]), int(rows[0][1])) if rows else None
+
+    def changed_since(self, touch: int) -> tuple[dict[str, tuple[dict[str, Any], str | None]], int]:
+        """The states of all jobs of the store that changed after a touch, by id, and the last touch."""
+        rows = self._rows(f"SELECT {STATE_COLUMNS}, touched FROM jobs WHERE touched > ?", (touch,))
+        found = {values["id"]: (values, later) for values, later in self.database.decode_rows(rows, state_from)}
+        return found, max((touch, *(row["touched"] for row in rows if type(row["touched"]) is int)))
+
+    def last_touch(self) -> int:
+        """The touch of the newest change of a job."""
+        rows = self._rows("SELECT coalesce(max(touched), 0) FROM jobs", ())
+        return int(rows[0][0]) if rows else 0
+
+    def last_runs(self, most: int) -> list[tuple[WorkflowRow, RunRow]]:
+        """The newest workflows, each with its last run; one whose run cannot be read is left out."""
+        newest = self.newest(most)
+        sql = (
+            "SELECT workflow_id, run_id, at, settings FROM workflow_runs"
+            " WHERE (workflow_id, run_id) IN"
+            " (SELECT workflow_id, max(run_id) FROM workflow_runs WHERE workflow_id >= ? GROUP BY workflow_id)"
+        )
+        rows = self._rows(sql, (min((row.id for row in newest), default=0),))
+        runs = dict(self.database.decode_rows(rows, lambda row: (row["workflow_id"], run_from_row(row))))
+        return [(workflow, runs[workflow.id]) for workflow in newest if workflow.id in runs]
 
     def _states(self, ids: list[str]) -> dict[str, tuple[dict[str, Any], str | None]]:
         found: dict[str, tuple[dict[str, Any], str | None]] = {}
@@ -187,6 +212,17 @@ class Workflows:
             return []
         with self.database.reading() as connection:
             return connection.execute(sql, tuple(values)).fetchall()
+
+
+def next_attempt(before: RunJob, values: dict[str, Any]) -> RunJob:
+    """The job with the values of an attempt; an attempt that was cancelled before it started changes only the reason.
+
+    So a failed job stays failed if its recovery script fails, or if the run is cancelled before the retry.
+    """
+    is_retry = values["attempt"] > 1 and before.status is not None
+    if is_retry and values["status"] is Status.CANCELLED and values["start_time"] is None:
+        return replace(before, reason=f"{before.reason}; not tried again: {values['reason']}")
+    return replace(before, **values)
 
 
 def workflow_from_row(row: Row) -> WorkflowRow:
@@ -236,11 +272,11 @@ def state_from(row: Row) -> tuple[dict[str, Any], str | None]:
     for name in NUMBERS:
         if row[name] is not None and not is_number(row[name]):
             raise RowDamaged(f"{name} is {quote_value(row[name])}")
-    queued = parse_queue(row["queue"])
+    queued, status = parse_queue(row["queue"]), parse_status(row["status"])
     return {
         "id": row["id"],
         "seq": row["seq"],
-        "status": parse_status(row["status"]),
+        "status": status,
         "attempt": 1 if queued is None else queued.attempt,
         "start_time": row["start_time"],
         "end_time": row["end_time"],
@@ -251,4 +287,5 @@ def state_from(row: Row) -> tuple[dict[str, Any], str | None]:
         "peak_memory_bytes": row["memory_peak_bytes"],
         "mean_memory_bytes": row["memory_mean_bytes"],
         "is_peak_bound": parse_text_mapping(row["sources"], "sources").get("memory_peak") in UPPER_BOUNDS,
+        "will_retry": will_be_retried(status, queued),
     }, None if queued is None else queued.retried_by

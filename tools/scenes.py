@@ -10,7 +10,9 @@ from jobtop.core.config import Config, load
 from jobtop.core.doctor.checks import Finding, State
 from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.jobs import Jobs, Query
+from jobtop.store.workflows import Workflows
 from jobtop.tui.app import Console
+from jobtop.tui.widgets.job_graph import JobGraph
 from jobtop.tui.widgets.log_view import LogView
 from jobtop.tui.widgets.tables.processes import ProcessTree
 
@@ -94,6 +96,19 @@ def container(name: str | None = None) -> Navigation:
     return open_it
 
 
+def workflow(name: str) -> Navigation:
+    """Open the screen of the last run of the newest workflow with this name, and wait for its jobs."""
+
+    async def open_it(console: Console, pilot: Pilot[int]) -> None:
+        store = console.options.stores[0]
+        found = await console.reader.read(store, lambda database: Workflows(database).find(name))
+        await console.open_workflow(store, found.id)
+        while not (console.screen.query(JobGraph) and getattr(console.screen, "rows", None)):
+            await pilot.pause(LOOK_SECONDS)
+
+    return open_it
+
+
 async def newest(console: Console, name: str, status: str, count: int) -> list[str]:
     """Return the ids of the newest jobs with this name and status."""
     query = Query(name_glob=name, statuses=(status,), limit=count)
@@ -113,6 +128,8 @@ SCENES = (
     Scene("job-alert", "JobScreen", job_at_alert("ffmpeg-4k"), "1"),
     Scene("host", "HostScreen", keys("h")),
     Scene("settings", "SettingsPage", keys("6"), "1"),
+    Scene("workflows", "Workflows", keys("9"), "1"),
+    Scene("workflow", "WorkflowScreen", workflow("variant-calling"), "1"),
     Scene("run-form", "RunForm", keys("n")),
     Scene("help", "HelpScreen", keys("question_mark")),
     Scene("palette", "ActionPalette", keys("ctrl+p")),

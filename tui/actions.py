@@ -14,6 +14,7 @@ CONFIRM, TICK, COMMAND, LEAVING, AGAIN = "confirm", "tick", "command", "leaving"
 TYPING, HOST, STRIP, MUTE = "typing", "host", "strip", "mute"
 CONTAINERS, CONTAINER, CONTAINER_LIST = "containers", "container", "container_list"
 LINE, LINES = "line", "lines"
+WORKFLOWS, WORKFLOW, GRAPH = "workflows", "workflow", "graph"
 
 
 @record
@@ -37,6 +38,7 @@ ACTIONS = (
     Action("go.containers", "4", "Containers", "Containers on this machine", APP, "go('containers')"),
     Action("go.alerts", "5", "Alerts", "Alerts, failed jobs, and the rules", APP, "go('alerts')"),
     Action("go.settings", "6", "Settings", "Settings, keys, and what works on this machine", APP, "go('settings')"),
+    Action("go.workflows", "9", "Workflows", "Workflows, and how far their runs are", APP, "go('workflows')"),
     Action("app.help", "question_mark", "Help", "Show the keys that work here", APP, "help", in_footer=True),
     Action("app.run", "n", "Run", "Run a new job", APP, "run_form", in_footer=True, changes_jobs=True),
     Action("app.host", "h", "Host", "This machine over time: every device", APP, "host"),
@@ -253,6 +255,32 @@ ACTIONS = (
     Action(
         "alerts.longer", "right_square_bracket", "Longer", "History of a longer time, up to 30 days", ALERTS, "longer"
     ),
+    Action(
+        "workflows.cancel",
+        "x",
+        "Cancel",
+        "Cancel the run: stop its jobs, and start no more (asks)",
+        WORKFLOWS,
+        "cancel_run",
+        True,
+        True,
+    ),
+    Action(
+        "workflows.retry",
+        "r",
+        "Retry",
+        "Run again what failed, was cancelled or has changed (asks)",
+        WORKFLOWS,
+        "retry_run",
+        True,
+        True,
+    ),
+    Action(
+        "workflow.earlier", "left_square_bracket", "Run before", "Show the run before this one", WORKFLOW, "step(-1)"
+    ),
+    Action("workflow.later", "right_square_bracket", "Run after", "Show the run after this one", WORKFLOW, "step(1)"),
+    Action("graph.left", "left", "Stage before", "Go to the stage before", GRAPH, "left"),
+    Action("graph.right", "right", "Next stage", "Go to the next stage", GRAPH, "right"),
     Action("filter.apply", "enter", "Apply", "Back to the jobs that match", FILTER, "submit", in_footer=True),
     Action("filter.take", "tab", "Complete", "Take the first of the words below", FILTER, "take", in_footer=True),
     Action("filter.leave", "escape", "Clear", "Show all jobs again", FILTER, "clear", in_footer=True),

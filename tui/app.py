@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,6 +18,7 @@ from textual.message import Message
 from textual.screen import ModalScreen, Screen
 
 from jobtop.core.config import Config
+from jobtop.core.errors import JobtopError
 from jobtop.core.job_id import JobId
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import fresh, record
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from jobtop.tui.data.containers.feed import ContainerFeed, Key
     from jobtop.tui.data.containers.source import ContainerSource
     from jobtop.tui.data.incidents import Incidents
+    from jobtop.tui.data.workflow_reading import RunReading, RunView
 
 # Imported when first opened: the dashboard does not wait for the other screens.
 PAGES = {
@@ -49,6 +52,7 @@ PAGES = {
     "containers": "jobtop.tui.screens.container.page:Containers",
     "alerts": "jobtop.tui.screens.alerts:Alerts",
     "settings": "jobtop.tui.screens.settings:SettingsPage",
+    "workflows": "jobtop.tui.screens.workflow.page:Workflows",
 }
 
 
@@ -68,13 +72,14 @@ class Options:
     preferences: Path | None = None
     machine: MachineSource | None = None
     job_id: str | None = None  # opened first
+    workflow_run: tuple[int, int] | None = None  # opened first: the numbers of a workflow and of its run
     is_attended: bool = False  # when the user quits, ask whether to stop the job
-    when_done: str = "stay"  # whether to close when the attended job ends: auto, stay or leave
+    when_done: str = "stay"  # whether to close when the attended job or run ends: auto, stay or leave
     notices: Sequence[str] = ()
     containers: ContainerSource | None = None  # None: the engines of this machine
 
 
-END_POLL_SECONDS = 0.1
+END_POLL_SECONDS, RUN_POLL_SECONDS = 0.1, 0.5
 INPUT_EVENTS = (
     *(events.Key, events.Paste, events.MouseDown),
     *(events.MouseScrollDown, events.MouseScrollUp, events.MouseScrollLeft, events.MouseScrollRight),
@@ -107,6 +112,7 @@ class Console(App[int]):
         self.answer: str | None = None  # "stop" or "detach": the user's answer about the attended job
         self.has_input = False  # whether the user has pressed a key or a mouse button
         self.is_frozen = False
+        self.attended_run: RunView | None = None  # as it was read last
         self.pages: dict[str, Page] = {}
         self.preferences = Preferences(options.preferences)
         self.reader = StoreReader()
@@ -143,7 +149,11 @@ class Console(App[int]):
         await self.action_go("dashboard")
         if self.options.job_id is not None:
             await self.open_job(self.options.job_id)
-        if self.options.is_attended:
+        if self.options.workflow_run is not None:
+            await self.open_workflow(self.options.stores[0], *self.options.workflow_run)
+        if self.options.is_attended and self.options.workflow_run is not None:
+            self.set_interval(RUN_POLL_SECONDS, self._look_at_run)
+        elif self.options.is_attended:
             self.set_interval(END_POLL_SECONDS, self._leave_if_done)
 
     async def on_event(self, event: events.Event) -> None:
@@ -201,9 +211,35 @@ class Console(App[int]):
         has_ended = own is not None and job_id is not None and (own.job(JobId(job_id)) / "ended").exists()
         if not has_ended and (row is None or not row.job.status.ended):
             return
+        self._leave_unless_kept()
+
+    def _leave_unless_kept(self) -> None:
         has_to_stay = self.options.when_done == "stay" or (self.options.when_done == "auto" and self.has_input)
         if self.is_asked_to_leave or not has_to_stay:  # a user who is asked wants to leave
             self.exit()
+
+    def _look_at_run(self) -> None:
+        """Read how far the attended run is, whatever the user looks at; close when it has ended, unless it stays."""
+        if self.attended_run is None or not self.attended_run.is_over:
+            start_work(self, self._read_run, group="attended", exclusive=True)
+        else:
+            page = self.visible_page
+            if isinstance(page, Page):
+                page.say_end(str(self.attended_run.summary(0.0).status))
+            self._leave_unless_kept()
+
+    async def _read_run(self) -> None:
+        reading = self.attended_reading
+        with suppress(JobtopError):  # tried again soon
+            self.attended_run = await self.reader.read(reading.store, reading.read)
+
+    @cached_property
+    def attended_reading(self) -> RunReading:
+        assert self.options.workflow_run is not None
+        reading: RunReading = import_object("jobtop.tui.data.workflow_reading:RunReading")(
+            self.options.stores[0], *self.options.workflow_run
+        )
+        return reading
 
     @property
     def is_asked_to_leave(self) -> bool:
@@ -319,6 +355,11 @@ class Console(App[int]):
     async def open_container(self, key: Key) -> None:
         """Open the screen of one container."""
         await self.push_screen(import_object("jobtop.tui.screens.container.screen:ContainerScreen")(key))
+
+    async def open_workflow(self, store: Path, workflow_id: int, run_id: int | None = None) -> None:
+        """Open the screen of a run of a workflow; without a number, of its last run."""
+        screen = import_object("jobtop.tui.screens.workflow.screen:WorkflowScreen")
+        await self.push_screen(screen(store, workflow_id, run_id))
 
     async def open_incident(self, incident: Incident) -> None:
         """Open the job of an alert at that moment, that of a failure at its end; without a job, the Host screen."""

@@ -27,6 +27,7 @@ from jobtop.tui.actions import (
     CONTAINERS,
     FILTER,
     FORM,
+    GRAPH,
     HELP,
     HISTORY,
     HOST,
@@ -44,6 +45,8 @@ from jobtop.tui.actions import (
     TEXT,
     TICK,
     TYPING,
+    WORKFLOW,
+    WORKFLOWS,
     Action,
     key_words,
 )
@@ -51,7 +54,7 @@ from jobtop.tui.actions import (
 CHARACTERS = {"slash": "/", "backslash": "\\", "at": "@", "minus": "-", "plus": "+", "underscore": "_"}
 ALIASES = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedown", "del": "delete", ",": "comma"}
 KNOWN_KEYS = frozenset(key.value for key in Keys if not key.value.startswith("<"))
-PANES = frozenset({TABLE, CHART, LOG, TEXT})
+PANES = frozenset({TABLE, CHART, LOG, TEXT, GRAPH})
 TYPED_IN = frozenset({FILTER, SEARCH, FORM, COMMAND, LINE})
 # Places with keys that work at the same time: those of a screen or dialog, and that of its focused pane or field.
 SCREENS = (
@@ -64,6 +67,8 @@ SCREENS = (
     ({APP, ALERTS}, (TABLE, TEXT)),
     ({APP, SETTINGS}, (TABLE, TEXT)),
     ({APP, HOST, TEXT}, (CHART,)),
+    ({APP, WORKFLOWS, WORKFLOW}, (TABLE, CHART)),
+    ({APP, WORKFLOWS, WORKFLOW, TABLE}, (GRAPH,)),
     ({FORM}, (TICK, COMMAND)),
     ({HELP}, (TEXT,)),
     ({CONFIRM}, (CONFIRM,)),

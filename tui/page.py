@@ -245,10 +245,14 @@ class Page(Screen[None]):
 
     def say_ended(self, job: Job) -> None:
         """Say at the bottom that the job of `jobtop run` has ended, and which key leaves."""
+        self.say_end(str(job.status), end_words(job))
+
+    def say_end(self, status: str, words: str | None = None) -> None:
+        """Say at the bottom how the attended job or run has ended, and which key leaves."""
         if self.query(KeyLine):
             quit_key = shown_key(active_keys(self).get("app.quit", ("q",))[0], self.console.options.is_ascii)
-            tone = STATUS_GLYPHS[str(job.status)][1]
-            self.query_one(KeyLine).notice = Span(f"ended: {end_words(job)} · {quit_key} leaves", tone, True)
+            tone = STATUS_GLYPHS[status][1]
+            self.query_one(KeyLine).notice = Span(f"ended: {words or status} · {quit_key} leaves", tone, True)
 
     def on_mount(self) -> None:
         top = self.query_one(TopLine)

@@ -112,6 +112,7 @@ SERIES = (Tone.BLUE, Tone.ORANGE, Tone.GREEN, Tone.PURPLE, Tone.YELLOW, Tone.VER
 MARKERS = "●▲■◆○◇"
 STROKES = "━╍─┄━╍"  # in the legend, beside the marker
 CURSOR, MARK = "▌", "◆"
+CRITICAL = "»"  # before the jobs that decide how long a run takes
 DESCENDING, ASCENDING = "▼", "▲"
 WARNING_PERCENT, CRITICAL_PERCENT = 80.0, 92.0
 
@@ -152,7 +153,7 @@ ASCII = str.maketrans(
         pair[0]: pair[1]
         for pair in "●* ◌o ‖= ✓+ ✗x ■# ◷T ▲^ △' ▼v ◆@ ○o ◇< ·. ≈~ …. –- ▌> ◂< ▸> "
         "█# ▇% ▆* ▅+ ▄= ▃- ▂: ▁_ ━= ╸- ╍= ─- ╌- ┄. │| ┤| ├| └+ ┘+ ┴+ ┬+ "
-        "╭+ ╮+ ╰+ ╯+ ┏+ ┓+ ┗+ ┛+ ┃# ↑^ ↓v ←< →> ×x °o ≤<".split()
+        "╭+ ╮+ ╰+ ╯+ ┏+ ┓+ ┗+ ┛+ ┃# ┼+ ┣+ ┫+ ┳+ ┻+ ╋+ ╺- »> ↑^ ↓v ←< →> ×x °o ≤<".split()
     }
 )
 

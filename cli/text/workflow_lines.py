@@ -6,10 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from jobtop.cli.run.summary import GLYPHS
 from jobtop.cli.text.tables import TableColumn, table
 from jobtop.core.clock import iso, local
 from jobtop.core.model import SCHEMA_VERSION, Status
+from jobtop.core.text.usage_text import GLYPHS
+from jobtop.core.text.workflow_text import path_words
 from jobtop.core.units import ABSENT, format_bytes, format_duration, number_of, printable
 from jobtop.core.workflow.plan import JOB
 from jobtop.core.workflow.progress import RunJob, RunSummary, results, summarize
@@ -35,7 +36,6 @@ LIST_COLUMNS = (
     TableColumn("STARTED"),
     TableColumn("TIME", right=True),
 )
-MOST_PATH_NAMES = 6
 
 
 def heading(workflow: WorkflowRow, run: RunRow, summary: RunSummary) -> str:
@@ -92,14 +92,6 @@ def closing_lines(summary: RunSummary) -> list[str]:
     if len(summary.critical_path) > 1:
         lines.append(f"critical path  {format_duration(summary.critical_seconds)}: {path_words(summary.critical_path)}")
     return lines
-
-
-def path_words(names: Sequence[str]) -> str:
-    """The names with arrows; of many, the first and the last."""
-    shown = list(map(printable, names))
-    if len(shown) > MOST_PATH_NAMES:
-        shown = [*shown[: MOST_PATH_NAMES - 1], "…", shown[-1]]
-    return " → ".join(shown)
 
 
 def end_line(job: RunJob, done: int, total: int, now: float) -> str:

@@ -8,6 +8,7 @@ from jobtop.cli.app import App
 from jobtop.cli.selection import JOBS_HELP, filter_option, find_selected, jobs_argument, selection_of
 from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
 from jobtop.cli.values import Count
+from jobtop.cli.workflow_jobs import workflow_jobs
 from jobtop.core.analysis.over_use import LEAST_PERCENT, Use, is_checked, report
 from jobtop.core.errors import ExitCode, UsageError
 from jobtop.core.model import SCHEMA_VERSION, Job
@@ -58,7 +59,8 @@ def check(
     workflow = None if filters else workflow_jobs(app, words, run_id)
     if workflow is None and run_id is not None:
         raise UsageError("--run-id needs the number or the name of a workflow: jobtop workflow list")
-    workflow_id, found = workflow or (None, [job for _, job in find_selected(app, selection_of(words, filters))])
+    workflow_id, chosen = workflow or (None, find_selected(app, selection_of(words, filters)))
+    found = [job for _, job in chosen]
     checked = [job for job in found if is_checked(job, include_failed)]
     rows, asking = report(checked, min_over, with_all)
     over = sum(use.over_percent > min_over for _, use in rows)
@@ -69,20 +71,6 @@ def check(
     else:
         print_table(found, checked, asking, rows, over)
     return ExitCode.BAD_ANSWER if over else ExitCode.OK
-
-
-def workflow_jobs(app: App, words: tuple[str, ...], run_id: int | None) -> tuple[int, list[Job]] | None:
-    """Return the number of the workflow that a word means, and the jobs of one of its runs; None if it means none."""
-    if len(words) != 1 or app.stores or not app.has_store():
-        return None
-    from jobtop.cli.verbs.workflow.looking import find_run
-    from jobtop.cli.verbs.workflow.report import jobs_of
-    from jobtop.store.workflows import Workflows
-
-    if not Workflows(app.jobs().database).has(words[0]):
-        return None
-    run = find_run(app, words[0], run_id)
-    return run[1].id, [job for _, job in jobs_of(app, run)]
 
 
 def shape(

@@ -58,12 +58,12 @@ def quoted(text: str, quote: str = '\\"') -> str:
 
 def plan_lines(plans: Sequence[PlannedJob]) -> list[str]:
     """The jobs that a run would queue, in stages; actions are in brackets."""
-    after = {plan.name: (*plan.after, *plan.after_end) for plan in plans}
+    known = {plan.name: plan for plan in plans}
+    after = {name: tuple(n for n in (*plan.after, *plan.after_end) if n in known) for name, plan in known.items()}
     order, _ = ordered(after)
     stages: dict[int, list[str]] = {}
     for name, depth in depths(after, order).items():
         stages.setdefault(depth, []).append(name)
-    known = {plan.name: plan for plan in plans}
     lines = []
     for depth, names in sorted(stages.items()):
         lines.append(f"stage {depth + 1}: {number_of(len(names), 'job')}")

@@ -10,6 +10,8 @@ from jobtop.core.units import printable
 from jobtop.core.workflow.model import Problem, Requirements
 from jobtop.core.workflow.reading import Loaded
 
+ACCEPTED = "(--any-host accepts that)"
+
 
 def limits_of(asked: Requirements | None) -> Limits:
     """What a job declares in the queue."""
@@ -28,6 +30,6 @@ def impossible_requests(found: Loaded) -> Loaded:
     for job in jobs:
         why = impossible(limits_of(job.requirements), host)
         if why is not None:
-            text = f"it {why} (--any-host accepts that)"
+            text = f"it {why} {ACCEPTED}"
             problems.setdefault((job.place, why), Problem(text, f"jobs.{printable(job.name)}"))
     return replace(found, workflow=None, problems=tuple(problems.values())) if problems else found

@@ -45,7 +45,8 @@ def planned_jobs(workflow: Workflow, files: Mapping[str, str], data: Mapping[str
     }
     last = [action for action in workflow.actions if action.trigger == "on_workflow_complete"]
     for action in [action for action in workflow.actions if action not in last] + last:
-        _add_action(plans, workflow, action)
+        if action.jobs or not action.trigger.startswith("on_jobs"):  # else its patterns match no job
+            _add_action(plans, workflow, action)
     return sorted(plans.values(), key=lambda plan: _turn(plan, workflow.sort_method))
 
 

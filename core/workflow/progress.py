@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from jobtop.core.model import LIVE, Status
-from jobtop.core.record import record
-from jobtop.core.workflow.plan import JOB
+from jobtop.core.record import record, replace
+from jobtop.core.workflow.plan import JOB, REPORT
 
 GIB = 1 << 30
+JOB_IN_REASON = re.compile(r"\bjob ([0-9a-f]{8})\b")
 
 
 @record
@@ -37,6 +39,7 @@ class RunJob:
     peak_memory_bytes: int | None = None
     mean_memory_bytes: int | None = None
     is_peak_bound: bool = False  # the memory peak is only an upper bound, as of very short jobs
+    will_retry: bool = False  # it has failed, and the next attempt is not queued yet
 
     @property
     def is_live(self) -> bool:
@@ -47,6 +50,17 @@ class RunJob:
         if self.start_time is None:
             return None
         return max(0.0, (now if self.end_time is None else self.end_time) - self.start_time)
+
+
+def with_names(jobs: Sequence[RunJob]) -> list[RunJob]:
+    """The jobs with the names of others in their reasons instead of ids."""
+    names = {job_id[:8]: job.name for job in jobs for job_id in (job.first_id, job.id)}
+
+    def named(match: re.Match[str]) -> str:
+        name = names.get(match[1])
+        return match[0] if name is None else f'job "{name}"'
+
+    return [job if job.reason is None else replace(job, reason=JOB_IN_REASON.sub(named, job.reason)) for job in jobs]
 
 
 @record
@@ -76,10 +90,10 @@ def summarize(jobs: Sequence[RunJob], now: float) -> RunSummary:
     own = [job for job in jobs if job.role == JOB]
     ran = [job for job in own if not job.is_kept]
     started = [job for job in ran if job.start_time is not None]
-    is_over = not any(job.is_live for job in jobs)
+    is_over = not any(job.is_live or job.will_retry for job in jobs)
     begin = min((job.start_time for job in started if job.start_time is not None), default=None)
     end = max((job.end_time for job in started if job.end_time is not None), default=None) if is_over else None
-    path, seconds = critical_path(ran, now)
+    path, seconds = critical_path([job for job in jobs if job.role != REPORT and not job.is_kept], now)
     return RunSummary(
         run_status(own, is_over),
         dict(Counter(str(job.status or "deleted") for job in own)),
@@ -96,15 +110,15 @@ def summarize(jobs: Sequence[RunJob], now: float) -> RunSummary:
 
 
 def run_status(own: Iterable[RunJob], is_over: bool) -> Status:
-    """`running` while a job can still run; then the worst of the ends of its jobs."""
+    """`running` while a job can still run; then the worst end of a job, `unknown` if jobs were deleted."""
     found = {job.status for job in own}
     if not is_over:
         return Status.QUEUED if found == {Status.QUEUED} else Status.RUNNING
-    if found <= {Status.SUCCESS, None}:
+    if found <= {Status.SUCCESS}:
         return Status.SUCCESS
-    if found <= {Status.SUCCESS, Status.CANCELLED, None}:
-        return Status.CANCELLED
-    return Status.FAILED
+    if found - {Status.SUCCESS, Status.CANCELLED, None}:
+        return Status.FAILED
+    return Status.UNKNOWN if None in found else Status.CANCELLED
 
 
 def critical_path(jobs: Iterable[RunJob], now: float) -> tuple[tuple[str, ...], float]:

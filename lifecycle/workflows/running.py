@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from jobtop.core.errors import JobtopError, StoreBusy, UnknownJob
+from jobtop.core.errors import JobtopError, StartError, StoreBusy, UnknownJob
 from jobtop.core.model import Status
 from jobtop.core.run.scheduling import will_be_retried
 from jobtop.lifecycle.agent_lock import is_attended
 from jobtop.lifecycle.control import Control, Ending
 from jobtop.lifecycle.reconcile import reconcile
-from jobtop.lifecycle.wait import CALLED_SECONDS, LOOK_SECONDS, Looks
+from jobtop.lifecycle.wait import LOOK_SECONDS, Looks
 from jobtop.store.workflows import Workflows
 
 TYPE_CHECKING = False
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from jobtop.lifecycle.queue import Queue
 
 POLL_SECONDS = 0.2
+AGENT_SECONDS = 10.0  # a killed agent is replaced sooner
+NO_AGENT = "no agent runs the jobs, which stay queued: jobtop agent start says why, or starts one"
 CANCEL_ROUNDS = 5
 
 
@@ -30,15 +32,16 @@ def followed(
     queue: Queue,
     workflow_id: int,
     run_id: int,
-    warn: Callable[[str], None],
     network: bool | None = None,
     must_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[list[RunJob]]:
-    """Yield the jobs of a run each time that one has changed, until all have ended or it `must_stop`."""
+    """Yield the jobs of a run each time that one has changed, until all have ended or it `must_stop`.
+
+    Raises StartError if there is no agent to run them.
+    """
     store, database = Workflows(queue.jobs.database), queue.jobs.database
     jobs = store.jobs(workflow_id, run_id)
-    looks, seen, looked, begun = Looks(database.path, network), None, 0.0, time.monotonic()
-    has_warned = False
+    looks, seen, looked, attended = Looks(database.path, network), None, 0.0, time.monotonic()
     while not must_stop():
         with suppress(StoreBusy):  # tried again soon
             version, now = database.version_seen(), time.monotonic()
@@ -51,10 +54,10 @@ def followed(
                     yield jobs
                 if is_over(queue, jobs):
                     return
-                is_late = now - begun > CALLED_SECONDS
-                if is_late and not has_warned and not is_attended(database, queue.paths):
-                    has_warned = True
-                    warn("no agent is running to start the jobs: jobtop agent start")
+                if is_attended(database, queue.paths):
+                    attended = now
+                elif now - attended > AGENT_SECONDS:
+                    raise StartError(f"{NO_AGENT}; then jobtop workflow retry {workflow_id} waits for the end")
         looks.wait(POLL_SECONDS)
 
 
@@ -73,8 +76,13 @@ def _has_next_attempt(queue: Queue, job: RunJob) -> bool:
     return will_be_retried(found.status, found.queue) or (found.queue is not None and bool(found.queue.retried_by))
 
 
-def cancel_run(control: Control, jobs: Sequence[RunJob], by: str) -> list[Job]:
-    """Cancel the queued jobs of a run and stop the others; return those that could not be ended in time."""
+def cancel_run(
+    control: Control, jobs: Sequence[RunJob], by: str, must_kill: Callable[[], bool] = lambda: False
+) -> list[Job]:
+    """Cancel the queued jobs of a run and stop the others; return those that could not be ended in time.
+
+    Once it `must_kill`, jobs get no more time to end by themselves.
+    """
     store = Workflows(control.jobs.database)
     why = f"the workflow was cancelled by {by}"
     left: list[Job] = []
@@ -86,7 +94,8 @@ def cancel_run(control: Control, jobs: Sequence[RunJob], by: str) -> list[Job]:
                 elif not job.is_kept and job.status not in (None, Status.SUCCESS) and not job.is_live:
                     _give_up(control, job, why)
         jobs = store.with_states(jobs)
-        left = _stop(control, [*(job.id for job in jobs if job.is_live), *_recoveries(control, jobs)], by)
+        running = [*(job.id for job in jobs if job.is_live), *_recoveries(control, jobs)]
+        left = _stop(control, running, by, must_kill)
         jobs = store.with_states(jobs)
         if not any(job.is_live for job in jobs):
             break
@@ -113,7 +122,7 @@ def _recoveries(control: Control, jobs: Sequence[RunJob]) -> list[str]:
     return [job_id for job_id in found if job_id not in known]
 
 
-def _stop(control: Control, ids: Sequence[str], by: str) -> list[Job]:
+def _stop(control: Control, ids: Sequence[str], by: str, must_kill: Callable[[], bool]) -> list[Job]:
     """Stop jobs that run, and wait for their ends; those that are left."""
     stopped = []
     for job_id in ids:
@@ -126,7 +135,11 @@ def _stop(control: Control, ids: Sequence[str], by: str) -> list[Job]:
             continue
         except JobtopError as error:
             control.warn(str(error))
-    left = Ending(stopped, by_force=False).wait()
+    ending = Ending(stopped, by_force=False)
+    while (left := ending.left()) and not ending.is_late:
+        if must_kill() and not ending.by_force:
+            ending = Ending(left, by_force=True)
+        time.sleep(POLL_SECONDS / 4)
     for job in stopped:
         control.finished(job)
     return left

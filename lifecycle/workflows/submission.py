@@ -62,13 +62,11 @@ class Submission:
         self.queue, self.workflow, self.file, self.options = queue, workflow, file, options
         self.store = Workflows(queue.jobs.database)
         self.files = {name: each.path for name, each in workflow.files.items()}
-        self.data = data_paths(workflow, os.path.join(options.output_dir, "user_data"))
-        self.plans = planned_jobs(workflow, self.files, self.data)
+        self.plans = planned_jobs(workflow, self.files, {})  # without the paths of user data, which differ by workflow
         self.fingerprints = {plan.name: self._fingerprint(plan) for plan in self.plans}
 
     def start(self, environ: Mapping[str, str], sets: Sequence[str]) -> StartedRun:
         """Queue all jobs as the first run of a new workflow."""
-        self._write_data(set(self.data))
         with self.queue.jobs.database.writing():
             workflow_id = self.store.add(
                 self.workflow.name,
@@ -77,39 +75,44 @@ class Submission:
                 self.queue.paths.host,
                 user_name(),
             )
+            self._write_data(workflow_id, set(self.workflow.user_data))
             return self._queue_run(workflow_id, {}, environ, sets)
 
     def start_again(
         self, before: WorkflowRow, earlier: Sequence[RunJob], environ: Mapping[str, str], sets: Sequence[str]
     ) -> StartedRun:
-        """Queue what the last run has not done, or what has changed since; UsageError if there is nothing to do."""
-        done = self.done_before(earlier)
-        again = to_run_again(self.plans, done)
-        if not any(plan.job is not None for plan in self.plans if plan.name in again):
-            raise UsageError(
-                f"workflow {before.id} has nothing to run again: all jobs have succeeded, none has changed"
-            )
-        kept = {name: job for name, job in done.items() if name not in again}
+        """Queue what `to_run_again` names; the rest is kept from the last run."""
+        again = self.to_run_again(before.id, earlier)
+        kept = {job.name: job for job in earlier if job.name in self.fingerprints and job.name not in again}
         written = {name for job in self.workflow.jobs.values() for name in job.data_outputs}
-        self._write_data(set(self.data) - written)
+        self._write_data(before.id, set(self.workflow.user_data) - written)
         with self.queue.jobs.database.writing():
             return self._queue_run(before.id, kept, environ, sets)
 
-    def done_before(self, earlier: Sequence[RunJob]) -> dict[str, RunJob]:
+    def to_run_again(self, workflow_id: int, earlier: Sequence[RunJob]) -> set[str]:
+        """The jobs that have not succeeded, that have changed, or that have lost a file; and all that come after."""
+        return to_run_again(self.plans, self.done_before(workflow_id, earlier))
+
+    def done_before(self, workflow_id: int, earlier: Sequence[RunJob]) -> set[str]:
         """The jobs that have succeeded, that are the same now, and that have left all files that they write."""
+        data = self.data_paths(workflow_id)
         return {
-            job.name: job
+            job.name
             for job in earlier
             if job.status is Status.SUCCESS
             and self.fingerprints.get(job.name) == job.fingerprint
-            and self._has_outputs(job.name)
+            and self._has_outputs(job.name, data)
         }
 
-    def _has_outputs(self, name: str) -> bool:
+    def data_paths(self, workflow_id: int) -> dict[str, str]:
+        """The files with the user data of a workflow."""
+        return data_paths(self.workflow, os.path.join(self.options.output_dir, "user_data", str(workflow_id)))
+
+    def _has_outputs(self, name: str, data: Mapping[str, str]) -> bool:
         job = self.workflow.jobs.get(name)
         if job is None:
             return True
-        paths = [*(self.files[each] for each in job.outputs), *(self.data[each] for each in job.data_outputs)]
+        paths = [*(self.files[each] for each in job.outputs), *(data[each] for each in job.data_outputs)]
         return all(os.path.exists(os.path.join(self.options.cwd, path)) for path in paths)
 
     def _fingerprint(self, plan: PlannedJob) -> str:
@@ -129,7 +132,8 @@ class Submission:
         monitor = self.workflow.monitor
         settings = {"parallel": self.options.parallel, "output_dir": self.output_dir, "monitor": as_dict(monitor)}
         run_id = self.store.add_run(workflow_id, settings)
-        plans = [*self.plans, *self._report(workflow_id, run_id)]
+        data = self.data_paths(workflow_id)
+        plans = [*planned_jobs(self.workflow, self.files, data), *self._report(workflow_id, run_id)]
         ids = {plan.name: new_id() for plan in plans if plan.name not in kept}
         config = load((*sets, *monitor_settings(monitor)), environ, self.options.cwd)
         owner = Owner(self, workflow_id, run_id, config)
@@ -174,15 +178,16 @@ class Submission:
         everything = tuple(plan.name for plan in self.plans)
         return [PlannedJob(name, REPORT, shlex.join((*words, "--run-id", str(run_id))), after_end=everything)]
 
-    def _write_data(self, names: set[str]) -> None:
-        """Write the user data that the file has, where jobs read it; 0600, since it may be private."""
-        for name, path in self.data.items():
+    def _write_data(self, workflow_id: int, names: set[str]) -> None:
+        """Write the user data that the file has, where jobs read it; only this user can read the directory."""
+        for name, path in self.data_paths(workflow_id).items():
             data = self.workflow.user_data[name].data
             if name not in names:
                 continue
             target = os.path.join(self.options.cwd, path)
             try:
-                os.makedirs(os.path.dirname(target), exist_ok=True)
+                os.makedirs(os.path.dirname(os.path.dirname(target)), exist_ok=True)
+                os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
                 if data is not None:
                     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
                     with open(os.open(target, flags, 0o600), "w") as file:

@@ -6,9 +6,9 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from browser import Browser, chromium
 
 import support
+from browser import Browser, chromium
 from jobtop.core.model import Limits, Sample, Status
 from jobtop.core.paths import StatePaths
 from jobtop.store.database import open_to_write

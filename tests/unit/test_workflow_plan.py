@@ -116,7 +116,7 @@ def test_files_that_are_read_or_written_decide_what_is_done(queue: Queue, tmp_pa
     workflow = flow(one, files=files)
 
     def done(earlier: list[RunJob]) -> set[str]:
-        return set(Submission(queue, workflow, "f.yaml", RunOptions(str(tmp_path))).done_before(earlier))
+        return set(Submission(queue, workflow, "f.yaml", RunOptions(str(tmp_path))).done_before(1, earlier))
 
     (tmp_path / "raw.txt").write_text("1")
     (tmp_path / "out.txt").write_text("1")

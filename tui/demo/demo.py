@@ -35,6 +35,7 @@ from jobtop.tui.demo.data import CHILDREN, PAUSED, QUEUED, RUNNING, SHORT
 from jobtop.tui.demo.demo_job import DemoAlert, DemoJob, End
 from jobtop.tui.demo.load import GPU_PRODUCT, HOST, UPTIME_SECONDS, DemoMachine, DeviceReading
 from jobtop.tui.demo.record import BOOT, DemoRun, finished_job, new_run, past_runs
+from jobtop.tui.demo.workflows import keep_workflows
 
 FINE_SECONDS = 300  # the recent past of live jobs that is simulated second by second
 REFUSAL = "this is a demo: nothing can be run or stopped in it"
@@ -132,6 +133,7 @@ class Demo:
             self._without_output = past_runs(now)
             store.write(self._without_output)
             self._begin_all(store)
+            self._without_output += keep_workflows(store, self.live, now)
             register(store.database, identify(os.getpid()))  # so that queued jobs have an agent
         finally:
             store.close()

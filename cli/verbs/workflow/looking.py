@@ -12,6 +12,7 @@ from jobtop.cli.text.tables import format_options, print_records, table
 from jobtop.cli.text.workflow_lines import LIST_COLUMNS, closing_lines, heading, job_table, list_cells, run_json
 from jobtop.cli.values import Count
 from jobtop.cli.verbs.workflow.starting import REFERENCE, refuse_elsewhere
+from jobtop.cli.workflow_jobs import find_run
 from jobtop.core.errors import ExitCode
 from jobtop.core.model import Status
 from jobtop.core.units import number_of
@@ -21,15 +22,6 @@ from jobtop.lifecycle.workflows.running import cancel_run
 from jobtop.store.workflows import NO_WORKFLOW, RunRow, WorkflowRow, Workflows
 
 RUN_ID = click.option("--run-id", type=Count(1, 1_000_000_000), metavar="N", help="This run, instead of the last one.")
-Found = tuple[Workflows, WorkflowRow, RunRow, list[RunJob]]
-
-
-def find_run(app: App, reference: str, run_id: int | None) -> Found:
-    """A workflow of this host's store, one run of it, and the jobs of that run as they are now."""
-    workflows = Workflows(app.jobs().database)
-    workflow = workflows.find(reference)
-    run = workflows.run(workflow, run_id)
-    return workflows, workflow, run, workflows.with_states(workflows.jobs(workflow.id, run.run_id))
 
 
 @click.command()

@@ -10,13 +10,11 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.files import new_path
 from jobtop.cli.verbs.export import ExportedJobs
-from jobtop.cli.verbs.workflow.looking import RUN_ID, Found, find_run
+from jobtop.cli.verbs.workflow.looking import RUN_ID
 from jobtop.cli.verbs.workflow.starting import REFERENCE
-from jobtop.core.errors import ExitCode, UnknownJob, UsageError
-from jobtop.core.model import Job
+from jobtop.cli.workflow_jobs import find_run, jobs_of
+from jobtop.core.errors import ExitCode, UsageError
 from jobtop.core.units import printable
-from jobtop.core.workflow.plan import JOB
-from jobtop.store.jobs import Jobs
 from jobtop.store.transfer.exports import write_resource_metrics
 
 
@@ -39,22 +37,16 @@ def report(app: App, reference: str, run_id: int | None, output_dir: str | None)
         os.makedirs(directory, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{printable(str(directory))}: {error.strerror}; choose another --output-dir") from None
-    exported = ExportedJobs(app, jobs_of(app, found))
+    chosen = jobs_of(app, found)
+    exported = ExportedJobs(app, chosen)
     with new_path("--output-dir", target, force=True) as path:
         write_resource_metrics(path, exported.samples())
     exported.warn_of_damage()
     print(target)
+    monitor = run.settings.get("monitor")
+    if isinstance(monitor, dict) and monitor.get("generate_plots"):
+        from jobtop.store.plots import PlotOptions, write_plots
+
+        for plot in write_plots(chosen, directory, app.prices, PlotOptions(overwrite=True), app.warn):
+            print(plot)
     return ExitCode.OK
-
-
-def jobs_of(app: App, found: Found) -> list[tuple[Jobs, Job]]:
-    """The last attempts at the jobs of a run that has started, with their store; deleted ones are left out."""
-    jobs, chosen = app.jobs(), []
-    for each in found[3]:
-        if each.role != JOB or each.status is None or each.start_time is None:
-            continue
-        try:
-            chosen.append((jobs, jobs.find(each.id)))
-        except UnknownJob:
-            continue
-    return chosen

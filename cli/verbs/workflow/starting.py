@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from jobtop.cli.app import App
+from jobtop.cli.run.launch import wants_console
 from jobtop.cli.run.submission import call_agent, open_queue
 from jobtop.cli.text.tables import format_options, print_records
 from jobtop.cli.text.workflow_lines import closing_lines, end_line, heading, job_table, run_json
@@ -21,17 +22,18 @@ from jobtop.core.errors import ExitCode, UsageError
 from jobtop.core.model import SCHEMA_VERSION, Status
 from jobtop.core.text.workflow_graph import plan_lines
 from jobtop.core.units import number_of, printable
-from jobtop.core.workflow.hosting import impossible_requests
+from jobtop.core.workflow.hosting import ACCEPTED, impossible_requests
 from jobtop.core.workflow.model import Workflow
-from jobtop.core.workflow.plan import JOB, to_run_again
+from jobtop.core.workflow.plan import JOB, PlannedJob
 from jobtop.core.workflow.progress import RunJob, summarize
 from jobtop.core.workflow.reading import load
 from jobtop.lifecycle.control import Control
 from jobtop.lifecycle.queue import Queue
 from jobtop.lifecycle.workflows.running import cancel_run, followed
 from jobtop.lifecycle.workflows.submission import RunOptions, StartedRun, Submission, settings_of
-from jobtop.store.workflows import LAST, WorkflowRow, Workflows
+from jobtop.store.workflows import LAST, RunRow, WorkflowRow, Workflows
 
+NO_JOB_OPTIONS: dict[str, Any] = {"pty": False, "report": None}  # of `jobtop run`
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OUTPUT_DIR = click.option(
     "-o", "--output-dir", default="output", metavar="DIR", show_default=True, help="Where files of the run are written."
@@ -56,12 +58,13 @@ def run(app: App, file: str, parallel: int | None, output_dir: str, dry_run: boo
     """Run the jobs of a workflow file, and wait for them; the exit code is 1 if one did not succeed.
 
     The agent runs them: each starts when what it depends on has succeeded and the host has room for it. Ctrl-C cancels
-    the run; it goes on if this command is killed or the terminal is closed.
+    the run; it goes on if this command is killed or the terminal is closed. On a terminal the console opens on the run;
+    the exit code is 75 if you leave it before the end of the run, which then goes on.
     """
-    queue, started = queue_file(app, file, RunOptions(os.getcwd(), output_dir, parallel), dry_run)
+    queue, started = queue_file(app, file, RunOptions(os.getcwd(), output_dir, parallel), dry_run, style)
     if started is None:
         return ExitCode.OK
-    return follow(app, queue, started.workflow_id, started.run_id, style)
+    return watch(app, queue, started.workflow_id, started.run_id, style, no_ui)
 
 
 @click.command()
@@ -73,7 +76,7 @@ def run(app: App, file: str, parallel: int | None, output_dir: str, dry_run: boo
 @click.pass_obj
 def submit(app: App, file: str, parallel: int | None, output_dir: str, dry_run: bool, style: str) -> int:
     """Queue the jobs of a workflow file, print the number of the workflow, and return."""
-    _, started = queue_file(app, file, RunOptions(os.getcwd(), output_dir, parallel), dry_run)
+    _, started = queue_file(app, file, RunOptions(os.getcwd(), output_dir, parallel), dry_run, style)
     if started is not None and style == "table":
         print(started.workflow_id)
     elif started is not None:
@@ -103,30 +106,42 @@ def retry(app: App, reference: str, file: str | None, detach: bool, dry_run: boo
     last = workflows.run(workflow)
     earlier = workflows.with_states(workflows.jobs(workflow.id, last.run_id))
     if any(job.is_live for job in earlier):
-        app.warn(f"run {last.run_id} of workflow {workflow.id} has not ended yet: it goes on")
+        app.warn(f"run {last.run_id} of workflow {workflow.id} has not ended yet; nothing is queued again")
         call_agent(app, queue)
-        return ExitCode.OK if detach or dry_run else follow(app, queue, workflow.id, last.run_id, style)
+        return ExitCode.OK if detach or dry_run else watch(app, queue, workflow.id, last.run_id, style, no_ui)
     options = settings_of(last.settings, workflow.cwd)
     again = Submission(queue, checked(app, file or workflow.file, workflow.cwd), file or workflow.file, options)
+    names = again.to_run_again(workflow.id, earlier)
     if dry_run:
-        names = to_run_again(again.plans, again.done_before(earlier))
-        print("\n".join(plan.name for plan in again.plans if plan.name in names) or "nothing has to run again")
+        print_plan([plan for plan in again.plans if plan.name in names], style)
+        return ExitCode.OK
+    if not any(plan.job is not None for plan in again.plans if plan.name in names):
+        print(f"workflow {workflow.id} has nothing to run again: all jobs have succeeded, and none has changed")
         return ExitCode.OK
     started = again.start_again(workflow, earlier, app.environ, app.sets)
     call_agent(app, queue)
     if detach:
         print(f"{started.workflow_id}.{started.run_id}")
         return ExitCode.OK
-    return follow(app, queue, started.workflow_id, started.run_id, style)
+    return watch(app, queue, started.workflow_id, started.run_id, style, no_ui)
 
 
-def queue_file(app: App, file: str, options: RunOptions, dry_run: bool) -> tuple[Queue, StartedRun | None]:
+def print_plan(plans: Sequence[PlannedJob], style: str) -> None:
+    """Print the jobs that would be queued; in stages as a table."""
+    if style == "table":
+        print("\n".join(plan_lines(plans)) or "nothing has to run again")
+        return
+    keys = ("name", "role", "command", "after", "after_end")
+    print_records(style, [{key: getattr(plan, key) for key in keys} for plan in plans])
+
+
+def queue_file(app: App, file: str, options: RunOptions, dry_run: bool, style: str) -> tuple[Queue, StartedRun | None]:
     """Queue the jobs of a file and call the agent; with `dry_run` only print what would be queued."""
     workflow = checked(app, file, options.cwd)
     queue = open_queue(app)
     submission = Submission(queue, workflow, file, options)
     if dry_run:
-        print("\n".join(plan_lines(submission.plans)))
+        print_plan(submission.plans, style)
         return queue, None
     started = submission.start(app.environ, app.sets)
     call_agent(app, queue)
@@ -137,7 +152,7 @@ def checked(app: App, file: str, cwd: str) -> Workflow:
     """The workflow of a file; UsageError names all mistakes."""
     found = impossible_requests(load(file, cwd))
     if found.workflow is None:
-        *first, last = found.sentences()
+        *first, last = (sentence.removesuffix(f" {ACCEPTED}") for sentence in found.sentences())
         for sentence in first:
             print(sentence, file=sys.stderr)
         raise UsageError(last)
@@ -157,6 +172,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.caught: int | None = None
+        self.count = 0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
@@ -170,7 +186,16 @@ class Signals:
             signal.signal(number, handler)
 
     def _note(self, number: int, _: FrameType | None) -> None:
-        self.caught = number
+        self.caught, self.count = number, self.count + 1
+
+
+def watch(app: App, queue: Queue, workflow_id: int, run_id: int, style: str, no_ui: bool) -> int:
+    """Show a run in the console if a user can see it, else as lines, until it has ended; return the exit code."""
+    if style == "table" and os.isatty(0) and os.isatty(1) and wants_console(app, {"no_ui": no_ui} | NO_JOB_OPTIONS):
+        from jobtop.cli.verbs.workflow.attended import show_run
+
+        return show_run(app, queue, workflow_id, run_id)
+    return follow(app, queue, workflow_id, run_id, style)
 
 
 def follow(app: App, queue: Queue, workflow_id: int, run_id: int, style: str) -> int:
@@ -186,7 +211,7 @@ def follow(app: App, queue: Queue, workflow_id: int, run_id: int, style: str) ->
     lines.begin(f"{printable(workflow.name)}, workflow {workflow_id}, run {run_id}: {number_of(lines.total, 'job')}")
     network = app.config.switch("store.network")
     with Signals() as signals:
-        for jobs in followed(queue, workflow_id, run_id, app.warn, network, lambda: signals.caught is not None):
+        for jobs in followed(queue, workflow_id, run_id, network, lambda: signals.caught is not None):
             lines.update(jobs)
         lines.end()
         caught = signals.caught
@@ -194,20 +219,31 @@ def follow(app: App, queue: Queue, workflow_id: int, run_id: int, style: str) ->
             app.warn(f"workflow {workflow_id} goes on: jobtop workflow status {workflow_id}")
             return 128 + caught
         if caught is not None:
-            app.warn(f"cancelling run {run_id} of workflow {workflow_id}")
+            app.warn(f"run {run_id} of workflow {workflow_id} is cancelled (Ctrl-C once more kills its jobs)")
             name = signal.Signals(caught).name
-            cancel_run(Control(queue.jobs, queue.paths, app.warn), jobs, f"{name} to jobtop workflow run")
+            control, by = Control(queue.jobs, queue.paths, app.warn), f"{name} to jobtop workflow run"
+            cancel_run(control, jobs, by, lambda: signals.count > 1)
             jobs = workflows.with_states(jobs)
             lines.update(jobs)
-    summary = summarize(jobs, time.time())
     if style == "table":
-        print(job_table(jobs, time.time()))
-        print("\n".join(("", heading(workflow, run, summary), *closing_lines(summary))))
+        code = print_end(workflow, run, jobs)
     else:
         print_records(style, [run_json(workflow, run, jobs)], single=True)
-    if caught is not None:
-        return 128 + caught
-    return ExitCode.OK if summary.status is Status.SUCCESS else ExitCode.BAD_ANSWER
+        code = end_code(jobs)
+    return code if caught is None else 128 + caught
+
+
+def print_end(workflow: WorkflowRow, run: RunRow, jobs: Sequence[RunJob]) -> int:
+    """Print the jobs of a run and how it ended; return the exit code."""
+    print(job_table(jobs, time.time()))
+    summary = summarize(jobs, time.time())
+    print("\n".join(("", heading(workflow, run, summary), *closing_lines(summary))))
+    return end_code(jobs)
+
+
+def end_code(jobs: Sequence[RunJob]) -> int:
+    is_good = summarize(jobs, time.time()).status is Status.SUCCESS
+    return ExitCode.OK if is_good else ExitCode.BAD_ANSWER
 
 
 class Lines:

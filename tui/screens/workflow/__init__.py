@@ -1,0 +1,1 @@
+"""The page of workflows, and the screen of one run."""
