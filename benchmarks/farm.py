@@ -10,18 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benchmarks.report import MeasurementError
-from jobtop.core.procfs import stat_fields
+from jobtop.core.procfs import pid_clock, stat_fields
 
-# Processes that wait for a signal, run a little and report it; they end when standard input is closed.
+# Processes that wait for a signal, run a little and report it, unless they are to be silent; they end when standard
+# input is closed.
 FARM = """\
 import os, signal, sys
-jobs, processes = map(int, sys.argv[1:])
+jobs, processes, is_silent = map(int, sys.argv[1:])
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
 def wait():
     while True:
         signal.sigwait([signal.SIGUSR1])
         sum(range(2000))
-        os.write(1, b".")
+        if not is_silent:
+            os.write(1, b".")
 for job in range(jobs):
     if not os.fork():
         pids = [os.getpid()]
@@ -39,9 +41,9 @@ os.killpg(0, signal.SIGKILL)
 class Farm:
     """Real processes in jobs: the pid of each job's parent process, which stands for a shim, and of its members."""
 
-    def __init__(self, process: subprocess.Popen[bytes], jobs: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], jobs: int, is_silent: bool) -> None:
         assert process.stdout is not None
-        self.answers = process.stdout.fileno()
+        self.answers, self.is_silent = process.stdout.fileno(), is_silent
         text = b""
         while text.count(b"\n") < jobs:
             text += self._read()
@@ -54,11 +56,16 @@ class Farm:
     def let_run(self, share: float) -> None:
         """Make this share of the processes run a little, and wait until they have."""
         active = self.rng.sample(self.members, round(share * len(self.members)))
+        before = {pid: cpu_ns(pid) for pid in active} if self.is_silent else {}
         for pid in active:
             os.kill(pid, signal.SIGUSR1)
         answered = 0
-        while answered < len(active):
+        while answered < len(active) and not self.is_silent:
             answered += len(self._read())
+        while late := [pid for pid, ran in before.items() if cpu_ns(pid) == ran]:
+            for pid in late:  # a signal is lost if another one was still pending
+                os.kill(pid, signal.SIGUSR1)
+            time.sleep(0.001)
         while active := [pid for pid in active if stat_fields(pid)[:1] in (["R"], ["D"])]:  # not yet waiting again
             time.sleep(0.001)
 
@@ -68,12 +75,17 @@ class Farm:
         return part
 
 
+def cpu_ns(pid: int) -> int:
+    return time.clock_gettime_ns(pid_clock(pid))
+
+
 @contextmanager
-def farm(jobs: int, processes: int) -> Iterator[Farm]:
-    command = [sys.executable, "-I", "-S", "-c", FARM, str(jobs), str(processes)]
+def farm(jobs: int, processes: int, is_silent: bool = False) -> Iterator[Farm]:
+    """So many processes in so many jobs; silent ones read and write nothing while they run."""
+    command = [sys.executable, "-I", "-S", "-c", FARM, str(jobs), str(processes), str(int(is_silent))]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True) as process:
         try:
-            yield Farm(process, jobs)
+            yield Farm(process, jobs, is_silent)
         finally:
             process.kill() if process.stdin is None else process.stdin.close()
