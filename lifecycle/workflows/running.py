@@ -52,7 +52,7 @@ def followed(
                 jobs = store.with_states(jobs)
                 if jobs != before:
                     yield jobs
-                if is_over(queue, jobs):
+                if is_over(jobs):
                     return
                 if is_attended(database, queue.paths):
                     attended = now
@@ -61,19 +61,9 @@ def followed(
         looks.wait(POLL_SECONDS)
 
 
-def is_over(queue: Queue, jobs: Sequence[RunJob]) -> bool:
+def is_over(jobs: Sequence[RunJob]) -> bool:
     """Whether all jobs have ended, and none of them will be tried again."""
-    return not any(job.is_live for job in jobs) and not any(_has_next_attempt(queue, job) for job in jobs)
-
-
-def _has_next_attempt(queue: Queue, job: RunJob) -> bool:
-    if job.status in (None, Status.SUCCESS, Status.CANCELLED) or job.is_kept:
-        return False
-    try:
-        found = queue.jobs.find(job.id)
-    except UnknownJob:
-        return False
-    return will_be_retried(found.status, found.queue) or (found.queue is not None and bool(found.queue.retried_by))
+    return not any(job.is_live or job.will_retry for job in jobs)
 
 
 def cancel_run(

@@ -129,7 +129,8 @@ def test_a_retry_runs_only_what_failed_or_changed(jobtop: Jobtop) -> None:
     assert nothing.returncode == 0
     assert "nothing to run again" in nothing.stdout
     (jobtop.home / "left.txt").unlink()
-    assert jobtop("workflow", "retry", "--dry-run").stdout.split()[:2] == ["left", "join"]
+    plan = json.loads(jobtop("workflow", "retry", "--dry-run", "--json").stdout)
+    assert [each["name"] for each in plan if each["role"] == "job"] == ["left", "join"]
     assert shown(jobtop, "diamond", "--run-id", "1")["status"] == "failed"
 
 
@@ -254,6 +255,29 @@ def test_a_submitted_workflow_is_listed_and_cancelled(jobtop: Jobtop) -> None:
     assert jobtop("workflow", "status").returncode == 1
     assert shown(jobtop)["counts"] == {"cancelled": 13}
     assert "ended already" in jobtop("workflow", "cancel").stdout
+
+
+def test_a_job_stays_failed_if_its_recovery_script_fails(jobtop: Jobtop) -> None:
+    rule = '{exit_codes: [5], recovery_script: "exit 3"}'
+    handler = f"failure_handlers:\n  - {{name: h, rules: [{rule}]}}\n"
+    write(jobtop, f"name: x\n{handler}jobs:\n  - {{name: bad, failure_handler: h, command: exit 5}}\n")
+    assert jobtop("workflow", "run", "flow.yaml").returncode == 1
+    (job,) = shown(jobtop)["jobs"]
+    assert (job["status"], job["return_code"]) == ("failed", 5)
+    assert "not tried again" in job["reason"]
+
+
+def test_a_second_signal_kills_jobs_that_ignore_the_first(jobtop: Jobtop) -> None:
+    stubborn = "trap '' TERM INT; echo up > runs; while :; do sleep 0.1; done"
+    write(jobtop, f'name: x\njobs:\n  - {{name: a, command: "{stubborn}"}}\n')
+    process = jobtop.start("workflow", "run", "flow.yaml")
+    wait_for((jobtop.home / "runs").exists)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.stderr is not None
+    assert any("is cancelled" in line for line in iter(process.stderr.readline, ""))
+    os.kill(process.pid, signal.SIGINT)
+    process.communicate(timeout=8)
+    assert process.returncode == 128 + signal.SIGINT
 
 
 def test_mistakes_in_a_file_run_nothing(jobtop: Jobtop) -> None:

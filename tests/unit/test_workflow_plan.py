@@ -10,7 +10,7 @@ from jobtop.core.model import JobSpec, Queued, RetryRule, Status
 from jobtop.core.record import replace
 from jobtop.core.workflow.model import Action, Requirements, UserData, Workflow, WorkflowFile, WorkflowJob
 from jobtop.core.workflow.plan import ACTION, JOB, PlannedJob, fingerprint, planned_jobs, to_run_again
-from jobtop.core.workflow.progress import RunJob, critical_path, results, summarize
+from jobtop.core.workflow.progress import RunJob, critical_path, results, summarize, with_names
 from jobtop.lifecycle.queue import Queue, retry_rule
 from jobtop.lifecycle.workflows.submission import RunOptions, Submission, data_paths
 from jobtop.store.workflows import Workflows
@@ -166,9 +166,39 @@ def test_user_data_is_a_private_file_below_the_output_directory(queue: Queue, tm
     assert len(set(paths.values())) == 4
     assert all(Path(path).parent == Path("out") and ".." not in path for path in paths.values())
     Submission(queue, flow(job("a"), user_data=data), "f", RunOptions(str(tmp_path))).start({}, ())
-    written = list((tmp_path / "output" / "user_data").iterdir())
+    (directory,) = (tmp_path / "output" / "user_data").iterdir()
+    assert directory.stat().st_mode & 0o777 == 0o700
+    written = list(directory.iterdir())
     assert len(written) == 4
     assert {path.stat().st_mode & 0o777 for path in written} == {0o600}
+
+
+def test_two_workflows_in_one_directory_have_user_data_of_their_own(queue: Queue, tmp_path: Path) -> None:
+    for value in (1, 2):
+        workflow = flow(job("a"), user_data={"conf": UserData("conf", value)})
+        Submission(queue, workflow, "f", RunOptions(str(tmp_path))).start({}, ())
+    written = sorted((tmp_path / "output" / "user_data").glob("*/conf.json"))
+    assert [path.read_text() for path in written] == ["1", "2"]
+
+
+def test_a_job_that_reads_user_data_is_the_same_in_a_retry(queue: Queue, tmp_path: Path) -> None:
+    one = WorkflowJob("a", "cat ${user_data.input.conf}", data_inputs=("conf",))
+    workflow = flow(one, user_data={"conf": UserData("conf", 1)})
+    started = Submission(queue, workflow, "f", RunOptions(str(tmp_path))).start({}, ())
+    done = [replace(each, status=Status.SUCCESS) for each in started.jobs]
+    again = Submission(queue, workflow, "f", RunOptions(str(tmp_path), str(tmp_path / "output")))
+    assert again.to_run_again(started.workflow_id, done) == set()
+    assert f"user_data/{started.workflow_id}/conf.json" in queue.jobs.find(done[0].id).command[-1]
+
+
+def test_an_action_with_a_pattern_that_matches_no_job_does_not_run() -> None:
+    assert list(plans(flow(job("a"), actions=(Action("on_jobs_complete", ("x",)),)))) == ["a"]
+
+
+def test_reasons_name_the_jobs_of_the_run() -> None:
+    first, other = "3f8a21b2-0000-4000-8000-000000000000", "job 7b9e3f1a, which had to succeed first, failed"
+    jobs = [ran("a"), replace(ran("b"), first_id=first, id=first), ran("c", reason="job 3f8a21b2 failed; " + other)]
+    assert with_names(jobs)[2].reason == 'job "b" failed; ' + other
 
 
 @pytest.mark.parametrize(("code", "attempt", "script"), [(7, 1, "fix"), (7, 3, None), (5, 1, "any"), (5, 2, None)])
@@ -202,11 +232,13 @@ def test_the_critical_path_is_the_chain_that_took_longest() -> None:
         ("success cancelled", "cancelled"),
         ("failed cancelled success", "failed"),
         ("timeout success", "failed"),
+        ("success deleted", "unknown"),
+        ("failed deleted", "failed"),
     ],
 )
 def test_the_status_of_a_run_is_that_of_its_jobs(statuses: str, status: str) -> None:
     words = statuses.split()
-    jobs = [ran(str(index), status=Status(word)) for index, word in enumerate(words)]
+    jobs = [ran(str(index), status=None if word == "deleted" else Status(word)) for index, word in enumerate(words)]
     assert str(summarize(jobs, 9.0).status) == status
 
 
