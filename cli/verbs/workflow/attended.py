@@ -24,7 +24,7 @@ def show_run(app: App, queue: Queue, workflow_id: int, run_id: int) -> int:
     workflows = Workflows(queue.jobs.database)
     workflow = workflows.find(str(workflow_id))
     jobs = workflows.with_states(workflows.jobs(workflow_id, run_id))
-    if not is_over(queue, jobs):
+    if not is_over(jobs):
         print_error(f"jobtop: {printable(workflow.name)} goes on as workflow {workflow_id}, run {run_id}")
         print_error(
             f"  see it again: jobtop workflow status {workflow_id}; cancel it: jobtop workflow cancel {workflow_id}"
