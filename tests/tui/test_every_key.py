@@ -20,12 +20,15 @@ from jobtop.core.config import load
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.run.request import Request
+from jobtop.core.workflow.plan import JOB
+from jobtop.core.workflow.progress import RunJob
 from jobtop.lifecycle.doctor import Topics
 from jobtop.lifecycle.start import start_and_stay
 from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.alerts.marks import Mark, MarkKind, Marks
-from jobtop.store.database import open_to_read
+from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
+from jobtop.store.workflows import Workflows
 from jobtop.tui.actions import ACTIONS, BY_ID, Action
 from jobtop.tui.app import PAGES, Options
 from jobtop.tui.chart.chart import Chart
@@ -51,8 +54,11 @@ from jobtop.tui.screens.history import History
 from jobtop.tui.screens.host import HostScreen
 from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.screens.settings import SettingsPage
+from jobtop.tui.screens.workflow.page import Workflows as WorkflowsPage
+from jobtop.tui.screens.workflow.screen import WorkflowScreen
 from jobtop.tui.widgets.filter_line import Field, FilterLine
 from jobtop.tui.widgets.host_strip import HostStrip
+from jobtop.tui.widgets.job_graph import JobGraph
 from jobtop.tui.widgets.line_field import Line, LineField
 from jobtop.tui.widgets.log_view import LogView
 from jobtop.tui.widgets.output_rows import GoTo
@@ -76,12 +82,21 @@ ELSEWHERE = (
     ("history", "filter", "compare", "settings"),
     ("containers", "container", "container_list", "line", "lines"),
     ("alerts", "mute"),
+    ("workflows", "workflow", "graph"),
 )
 NAMED = {place for places in ELSEWHERE for place in places}
 PLACES = (tuple(sorted({action.place for action in ACTIONS} - NAMED)), *ELSEWHERE)
 DEADLINE_SECONDS = 10.0
 SIZE = (120, 30)
-BUSY = ("output", "search", "reading", "history", "compare")  # groups of workers that finish soon
+BUSY = (
+    "output",
+    "search",
+    "reading",
+    "history",
+    "compare",
+    "workflow",
+    "workflows",
+)  # groups of workers that finish soon
 JOB_ID = "5a17e924-0000-4000-8000-000000000000"
 JOBS = 60
 MIDDLE = 30
@@ -304,6 +319,35 @@ def muted(seconds: float | None) -> Case:
         lambda _: list(ANSWERS),
         lambda _, after: after == [MuteAnswer(False, seconds)],
     )
+
+
+def at_run(run_id: int) -> Callable[[Visitor], Awaitable[None]]:
+    """Open a run of the workflow: the first has ended, the second goes on."""
+
+    async def ready(visitor: Visitor) -> None:
+        own = visitor.console.options.own
+        assert own is not None
+        await visitor.console.action_go("workflows")
+        await visitor.console.open_workflow(own.store, 1, run_id)
+        screen = page(visitor, WorkflowScreen)
+        await until(lambda: screen.run_view is not None and screen.focused is not None)
+
+    return ready
+
+
+def at_graph(name: str) -> Callable[[Visitor], Awaitable[None]]:
+    async def ready(visitor: Visitor) -> None:
+        await at_run(2)(visitor)
+        page(visitor, WorkflowScreen).open_pane("graph")
+        await until(lambda: one(visitor, JobGraph).rows)
+        one(visitor, JobGraph).select(name)
+
+    return ready
+
+
+def shown_run(visitor: Visitor) -> int | None:
+    view = page(visitor, WorkflowScreen).run_view
+    return None if view is None else view.run.run_id
 
 
 async def at_alerts(visitor: Visitor) -> None:
@@ -561,6 +605,7 @@ def field_value(visitor: Visitor) -> str:
 CASES: dict[str, Case] = {
     "go.dashboard": goes("dashboard", "history"),
     **{f"go.{name}": goes(name, "dashboard") for name in ("history", "compare", "containers", "alerts", "settings")},
+    "go.workflows": Case(at_dashboard, kind_of_screen, comes_to(WorkflowsPage)),
     "app.help": Case(at_dashboard, kind_of_screen, comes_to(HelpScreen)),
     "app.run": Case(at_dashboard, kind_of_screen, comes_to(RunForm)),
     "app.host": Case(at_dashboard, kind_of_screen, comes_to(HostScreen)),
@@ -673,6 +718,12 @@ CASES: dict[str, Case] = {
     "alerts.edit": Case(at_rules, kind_of_screen, comes_to(RuleForm)),
     "alerts.shorter": Case(at_alerts, lambda visitor: page(visitor, Alerts).window, less),
     "alerts.longer": Case(at_alerts, lambda visitor: page(visitor, Alerts).window, more),
+    "workflows.cancel": Case(at_run(2), kind_of_screen, comes_to(Confirm)),
+    "workflows.retry": Case(at_run(1), lambda visitor: len(visitor.console._notifications), more),
+    "workflow.earlier": Case(at_run(2), shown_run, lambda before, after: (before, after) == (2, 1)),
+    "workflow.later": Case(at_run(1), shown_run, lambda before, after: (before, after) == (1, 2)),
+    "graph.left": Case(at_graph("b"), lambda visitor: one(visitor, JobGraph).selected, lambda _, after: after == "a"),
+    "graph.right": Case(at_graph("a"), lambda visitor: one(visitor, JobGraph).selected, lambda _, after: after == "b"),
     "filter.apply": Case(
         typing("name:job-7"), lambda visitor: page(visitor, History).text, lambda _, after: after == "name:job-7"
     ),
@@ -722,6 +773,20 @@ def examined(*asked: object) -> Topics:
     return {}
 
 
+def keep_workflow(home: Path, ended: str) -> None:
+    """Store a workflow with two runs: in the second one the second job runs."""
+    database = open_to_write(StatePaths(home, HERE))
+    try:
+        live = Jobs(database).find("job-0").id
+        workflows = Workflows(database)
+        number = workflows.add("sweep", str(home / "gone.yaml"), str(home), HERE, "ada")
+        for second in (ended, live):
+            run_id = workflows.add_run(number, {})
+            workflows.add_jobs(number, run_id, [RunJob(0, "a", JOB, ended), RunJob(1, "b", JOB, second, after=("a",))])
+    finally:
+        database.close()
+
+
 @pytest.fixture
 def options(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
     """A console with its own store: running jobs, and an ended one that has everything a job can have."""
@@ -731,6 +796,7 @@ def options(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opti
     monkeypatch.setattr(settings, "examine", examined)
     kept_jobs(home, *(running_job(name=f"job-{number}", shim=us, recorder=us) for number in range(JOBS)))
     job = kept_sampled(home, made_job(id=JOB_ID, duration_seconds=600.0, end_time=1_700_000_600.5), steady(599))
+    keep_workflow(home, str(job.id))
     directory = paths.job(job.id)
     directory.mkdir(parents=True)
     lines = "".join(f"line {number:03}\n" for number in range(600))

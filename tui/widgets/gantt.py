@@ -18,7 +18,7 @@ from jobtop.tui.widgets.panes import PlainTable
 from jobtop.tui.widgets.table import GUTTER
 from jobtop.tui.widgets.tables.run_jobs import critical, glyph, glyph_of, name
 
-LIGHT, HEAVY = ("━", "╺", "╸"), ("█", "▐", "▌")  # the whole cell, its right half, its left half
+LIGHT, HEAVY = ("─", "╶", "╴"), ("━", "╺", "╸")  # the whole cell, its right half, its left half
 BAR = "bar"
 
 
@@ -50,7 +50,6 @@ class Gantt(PlainTable[ShownRunJob]):
     """The bars of the jobs of a run; its first line is the time axis."""
 
     span: float = 0.0
-    is_live: bool = False
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(gantt_columns(), empty="no job has started yet", id=id, opens=True)

@@ -11,7 +11,7 @@ UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
 LIGHT = " ╵╷│╴╯╮┤╶╰╭├─┴┬┼"  # by the sum of the directions
 HEAVY = " ╹╻┃╸┛┓┫╺┗┏┣━┻┳╋"
 SWEEPS = 4
-MOST_LANES = 6
+MOST_LANES = 3
 EDGE = 1  # cells between a name and the first lane, and behind the last lane
 
 Key = Hashable  # the name of a job, or (name, stage) for a line that passes a stage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ from jobtop.core.units import number_of
 from jobtop.tui.actions import GRAPH, TABLE, bindings
 from jobtop.tui.data.workflow_rows import ShownRunJob
 from jobtop.tui.palette import CRITICAL, CURSOR, Ground, Tone
-from jobtop.tui.widgets.cells import Span, aligned, fitted, safe_text
+from jobtop.tui.widgets.cells import Span, aligned, cut_middle, fitted, safe_text
 from jobtop.tui.widgets.graph_layout import EDGE, HEAVY, LIGHT, GraphLayout, Key, LineSheet, laid_out
 from jobtop.tui.widgets.painting import FRAME, Inks, Painted
 from jobtop.tui.widgets.tables.run_jobs import glyph_of, name_tone, shown_name
@@ -92,7 +92,8 @@ class JobGraph(ScrollView, Painted, inherit_bindings=False):
     def _fit(self) -> None:
         """Choose between columns and a list, and place each job."""
         size = self.drawn_size
-        self._columns = column_edges(self.arrangement, size.width) if self.arrangement.places else []
+        names = {name: shown_name(row) for name, row in self.rows.items()}
+        self._columns = column_edges(self.arrangement, names, size.width) if self.arrangement.places else []
         self._drawn_as_list = not self._columns
         if self._drawn_as_list:
             self._step, line = 1, 0
@@ -144,7 +145,7 @@ class JobGraph(ScrollView, Painted, inherit_bindings=False):
             for left, name in sorted(at.get(y, ())):
                 line += self._between(sheet, x, left, y)
                 room = HEAD + self._columns[self._places[name][0]][1]
-                line += aligned(self._label(name), room)
+                line += aligned(self._label(name, room - HEAD - 1), room)
                 x = left + room
             line += self._between(sheet, x, width, y)
             found.append(line)
@@ -183,7 +184,7 @@ class JobGraph(ScrollView, Painted, inherit_bindings=False):
         """Where the line behind a place starts: right behind its name."""
         if not isinstance(key, str):
             return left + HEAD + room
-        return left + HEAD + min(room, cell_len(safe_text(shown_name(self.rows[key]))) + 1)
+        return left + HEAD + min(room, cell_len(safe_text(shown_name(self.rows[key])[:999])) + 1)
 
     def _rank(self, source: Key, target: Key) -> int:
         """How important a line is; one that passes stages is as important as the dependency that it is drawn for."""
@@ -198,14 +199,14 @@ class JobGraph(ScrollView, Painted, inherit_bindings=False):
             return SELECTED
         return ON_PATH if following is not None and self.rows[following].stage > stage else PLAIN
 
-    def _label(self, name: str) -> list[Span]:
+    def _label(self, name: str, most: int = 999) -> list[Span]:
         row = self.rows[name]
         sign, tone = glyph_of(row)
         is_here = name == self.selected
         return [
             Span(CURSOR if is_here else " ", Tone.ORANGE if self.has_focus else Tone.GREY),
             Span(f"{sign} ", Tone.GREY if row.job.is_kept else tone),
-            Span(shown_name(row), self._name_tone(name), row.is_critical or is_here),
+            Span(cut_middle(shown_name(row)[:999], most), self._name_tone(name), row.is_critical or is_here),
         ]
 
     def _name_tone(self, name: str) -> Tone:
@@ -318,10 +319,13 @@ class JobGraph(ScrollView, Painted, inherit_bindings=False):
                     self.action_activate()
 
 
-def column_edges(layout: GraphLayout, width: int) -> list[tuple[int, int]]:
+def column_edges(layout: GraphLayout, names: Mapping[str, str], width: int) -> list[tuple[int, int]]:
     """The left edge of each stage and the room for its names; empty if there is too little room."""
     lengths = [
-        min(MOST_NAME, max((cell_len(safe_text(key)) + 2 for key in keys if isinstance(key, str)), default=LEAST_NAME))
+        min(
+            MOST_NAME,
+            max((cell_len(safe_text(names.get(key, ""))) + 1 for key in keys if isinstance(key, str)), default=1),
+        )
         for keys in layout.stages
     ]
     gaps = sum(lanes + 2 * EDGE for lanes in layout.lanes[:-1])
