@@ -135,11 +135,15 @@ def test_a_retry_runs_only_what_failed_or_changed(jobtop: Jobtop) -> None:
 
 
 def test_a_time_series_is_written_as_torc_keeps_it(jobtop: Jobtop) -> None:
-    write(jobtop, DIAMOND.replace("; exit 3", "; sleep 1.2"))
+    plots = "granularity: time_series, generate_plots: true"
+    write(jobtop, DIAMOND.replace("; exit 3", "; sleep 1.2").replace("granularity: time_series", plots))
     assert jobtop("workflow", "run", "flow.yaml", "-o", "results").returncode == 0
     run = shown(jobtop)
-    (path,) = (jobtop.home / "results" / "resource_utilization").iterdir()
-    assert path.name == f"resource_metrics_{run['host']}_1_1.db"
+    files = {path.name: path for path in (jobtop.home / "results" / "resource_utilization").iterdir()}
+    path = files.pop(f"resource_metrics_{run['host']}_1_1.db")
+    pages = {f"resource_plot_job_{job['job_id']}.html" for job in run["jobs"] if job["role"] == "job"}
+    all_jobs = {f"resource_plot_{name}.html" for name in ("cpu_all_jobs", "memory_all_jobs", "summary")}
+    assert files.keys() == pages | all_jobs | {"report.html"}
     with closing(sqlite3.connect(path)) as connection:
         columns = {
             table: [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
