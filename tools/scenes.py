@@ -96,8 +96,8 @@ def container(name: str | None = None) -> Navigation:
     return open_it
 
 
-def workflow(name: str) -> Navigation:
-    """Open the screen of the last run of the newest workflow with this name, and wait for its jobs."""
+def workflow(name: str, *more: str) -> Navigation:
+    """Open the screen of the last run of a workflow, wait for its jobs, and press more keys."""
 
     async def open_it(console: Console, pilot: Pilot[int]) -> None:
         store = console.options.stores[0]
@@ -105,6 +105,7 @@ def workflow(name: str) -> Navigation:
         await console.open_workflow(store, found.id)
         while not (console.screen.query(JobGraph) and getattr(console.screen, "rows", None)):
             await pilot.pause(LOOK_SECONDS)
+        await keys(*more)(console, pilot)
 
     return open_it
 

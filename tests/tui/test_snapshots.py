@@ -27,12 +27,14 @@ from jobtop.core.model import Status
 from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.units import printable
+from jobtop.core.workflow.progress import RunJob
 from jobtop.store.database import Database, open_to_write
 from jobtop.store.jobs import Event, Jobs
 from jobtop.store.samples.devices import DeviceRecord
 from jobtop.store.samples.hosts import boot_number
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.snapshots import Snapshots
+from jobtop.store.workflows import Workflows
 from jobtop.tui.app import Console, Options
 from jobtop.tui.data.operations import STOP
 from jobtop.tui.demo.demo import Demo, demo, of_demo
@@ -44,7 +46,7 @@ from jobtop.tui.screens.job_actions import question
 from jobtop.tui.widgets.filter_line import Field
 from records import made_job, running_job
 from sampled import steady
-from tools.scenes import SCENES, Scene, compared, config, container, job, keys
+from tools.scenes import SCENES, Scene, compared, config, container, job, keys, workflow
 from tools.screenshots import MOMENT, fixed_time_and_place, screen_rows
 
 FOLDER = Path(__file__).parent / "snapshots"
@@ -54,7 +56,14 @@ WIDE, NARROW = (160, 42), (60, 15)
 DEADLINE_SECONDS = 60.0
 LOOKS = 1  # equal screens in a row
 SHOWN_LINES = 60  # of differences
-ELSEWHERE = {"History", "Compare", "Containers", "Alerts", "SettingsPage"}  # pages that show nothing of the dashboard
+ELSEWHERE = {
+    "History",
+    "Compare",
+    "Containers",
+    "Alerts",
+    "SettingsPage",
+    "Workflows",
+}  # pages that show nothing of the dashboard
 
 
 async def asked(console: Console, _: Pilot[int]) -> None:
@@ -91,7 +100,9 @@ async def filtered(console: Console, pilot: Pilot[int]) -> None:
         await pilot.pause()
 
 
-PAGES = tuple(scene for scene in SCENES if scene.screen not in ("JobScreen", "Compare", "ContainerScreen"))
+PAGES = tuple(
+    scene for scene in SCENES if scene.screen not in ("JobScreen", "Compare", "ContainerScreen", "WorkflowScreen")
+)
 COLUMNS = Scene("columns", "ChooseColumns", keys("o"))
 FILTER = Scene("filter", "History", filtered)
 MACHINE = Scene("host", "HostScreen", keys("h"))
@@ -108,7 +119,10 @@ HOSTILE_JOBS = (
     Scene("job-failed", "JobScreen", job("*", "failed")),
     Scene("compare", "Compare", compared("*", 3)),
     Scene("container", "ContainerScreen", container()),
+    Scene("workflow", "WorkflowScreen", workflow("1")),
 )
+ENDED = Scene("workflow-ended", "WorkflowScreen", workflow("nightly-report"))
+GANTT = Scene("workflow-gantt", "WorkflowScreen", workflow("variant-calling", "shift+tab", "shift+tab"))
 
 
 @contextmanager
@@ -135,6 +149,7 @@ def evil(root: Path) -> Iterator[Options]:
         for number in range(len(texts)):
             keep_hostile(paths, database, number, texts[number:] + texts[:number])
     keep_hostile_devices(database, texts)
+    keep_hostile_workflow(database, texts)
     database.close()
     rules = tuple(
         Alert(printable(text)[:60], {"name": printable(text)[:60], "metric": "mem.used", "above": 1.0}, "config.toml")
@@ -167,6 +182,18 @@ def keep_hostile_devices(database: Database, texts: list[str]) -> None:
     for second in range(0, 60, 5):
         values = {"disk.busy": second * 0.5, "net.rx_bytes": second << 20, "temp": 40.0 + second / 3}
         record.append([(device, 940.0 + second, values) for device in names])
+
+
+def keep_hostile_workflow(database: Database, texts: list[str]) -> None:
+    """Store a workflow with hostile names, of which each job waits for the one before."""
+    workflows = Workflows(database)
+    number = workflows.add(texts[0], texts[1], texts[2], HOST, texts[3], MOMENT - 600.0)
+    run_id = workflows.add_run(number, {"parallel": texts[4]}, MOMENT - 600.0)
+    jobs = [
+        RunJob(at, text, "job", f"{at:08x}-0000-4000-8000-000000000000", tuple(texts[max(0, at - 1) : at]))
+        for at, text in enumerate(dict.fromkeys(texts[:12]))
+    ]
+    workflows.add_jobs(number, run_id, jobs)
 
 
 def idle() -> DemoMachine:
@@ -214,8 +241,8 @@ def _demo() -> Iterator[None]:
 Furnish = Callable[[Path], AbstractContextManager[Options]]
 STATES: dict[str, tuple[Furnish, tuple[int, int], tuple[Scene, ...]]] = {
     "empty": (nothing, WIDE, (*PAGES, Scene("compare", "Compare", keys("3")), COLUMNS, FILTER, MACHINE)),
-    "busy": (much, WIDE, (*SCENES, *DIALOGS, MACHINE)),
-    "narrow": (much, NARROW, (*SCENES, *DIALOGS, MACHINE)),
+    "busy": (much, WIDE, (*SCENES, *DIALOGS, MACHINE, ENDED)),
+    "narrow": (much, NARROW, (*SCENES, *DIALOGS, MACHINE, GANTT)),
     "hostile": (evil, WIDE, (*PAGES, *HOSTILE_JOBS, *DIALOGS, MACHINE)),
 }
 

@@ -92,8 +92,8 @@ class JobGraph(ScrollView, Painted, inherit_bindings=False):
     def _fit(self) -> None:
         """Choose between columns and a list, and place each job."""
         size = self.drawn_size
-        names = {name: shown_name(row) for name, row in self.rows.items()}
-        self._columns = column_edges(self.arrangement, names, size.width) if self.arrangement.places else []
+        labels = {name: shown_name(row) for name, row in self.rows.items()}
+        self._columns = column_edges(self.arrangement, labels, size.width) if self.arrangement.places else []
         self._drawn_as_list = not self._columns
         if self._drawn_as_list:
             self._step, line = 1, 0
