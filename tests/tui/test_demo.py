@@ -184,7 +184,7 @@ def test_the_console_shows_the_demo() -> None:
                     await pilot.pause(0.02)
                 assert console.view.machine.name == "atlas"
                 assert console.view.running >= 14
-                assert console.view.waiting == 3
+                assert console.view.waiting == 6
                 await pilot.press("n")
                 assert [notice.message for notice in console._notifications] == [REFUSAL]
                 offered = {title for _, title in console.screen.query_one(KeyLine).keys}
