@@ -76,7 +76,8 @@ def _has_next_attempt(queue: Queue, job: RunJob) -> bool:
 def cancel_run(control: Control, jobs: Sequence[RunJob], by: str) -> list[Job]:
     """Cancel the queued jobs of a run and stop the others; return those that could not be ended in time."""
     store = Workflows(control.jobs.database)
-    why, left = f"the workflow was cancelled by {by}", list[Job]()
+    why = f"the workflow was cancelled by {by}"
+    left: list[Job] = []
     for _ in range(CANCEL_ROUNDS):
         with control.jobs.database.writing():
             for job in jobs:
