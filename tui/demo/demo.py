@@ -34,7 +34,7 @@ from jobtop.tui.app import Console, Options
 from jobtop.tui.demo.data import CHILDREN, PAUSED, QUEUED, RUNNING, SHORT
 from jobtop.tui.demo.demo_job import DemoAlert, DemoJob, End
 from jobtop.tui.demo.load import GPU_PRODUCT, HOST, UPTIME_SECONDS, DemoMachine, DeviceReading
-from jobtop.tui.demo.record import BOOT, DemoRun, finished_job, new_run, past_runs
+from jobtop.tui.demo.record import BOOT, DemoRun, begun, finished_job, new_run, past_runs
 from jobtop.tui.demo.workflows import keep_workflows
 
 FINE_SECONDS = 300  # the recent past of live jobs that is simulated second by second
@@ -134,6 +134,7 @@ class Demo:
             store.write(self._without_output)
             self._begin_all(store)
             self._without_output += keep_workflows(store, self.live, now)
+            self._without_output.sort(key=begun)
             register(store.database, identify(os.getpid()))  # so that queued jobs have an agent
         finally:
             store.close()

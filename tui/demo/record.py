@@ -129,7 +129,12 @@ def words(command: str) -> tuple[str, ...]:
 def past_runs(now: float) -> list[DemoRun]:
     """All earlier runs, oldest first."""
     runs = [run for earlier in EARLIER_RUNS for run in past_runs_of(earlier, now)]
-    return sorted(runs, key=lambda run: run.job.start_time or run.job.submitted_at or 0.0)
+    return sorted(runs, key=begun)
+
+
+def begun(run: DemoRun) -> float:
+    """When a run started, or was submitted if it has not started."""
+    return run.job.start_time or run.job.submitted_at or 0.0
 
 
 def past_runs_of(earlier: EarlierRuns, now: float) -> Iterator[DemoRun]:

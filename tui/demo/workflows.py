@@ -85,7 +85,7 @@ REPORT = (
 
 
 def keep_workflows(store: DemoStore, live: Sequence[DemoRun], now: float) -> list[DemoRun]:
-    """Write the workflows and those of their jobs that do not run now; return these, whose output is still to write."""
+    """Write the workflows and those of their jobs that do not run now; return the started ones, whose output is still to write."""
     workflows, running = Workflows(store.database), {run.job.name: run for run in live}
     report = workflows.add(
         "nightly-report", "/home/grace/report/nightly.yaml", "/home/grace/report", HOST, "grace", now
@@ -95,7 +95,7 @@ def keep_workflows(store: DemoStore, live: Sequence[DemoRun], now: float) -> lis
     earlier = _keep_run(store, variants, FIRST_TRY, running, now, DAY + 3, 200)
     kept = {"index-genome": earlier[1]}
     later = _keep_run(store, variants, VARIANTS, running, now, 3142, 300, kept)
-    return [*written, *earlier, *later]
+    return [run for run in (*written, *earlier, *later) if run.job.start_time is not None]
 
 
 def _keep_run(
