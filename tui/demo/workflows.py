@@ -85,7 +85,7 @@ REPORT = (
 
 
 def keep_workflows(store: DemoStore, live: Sequence[DemoRun], now: float) -> list[DemoRun]:
-    """Write the workflows and those of their jobs that do not run now; return the started ones, whose output is still to write."""
+    """Write the workflows and those of their jobs that do not run now; return those that still have to get output."""
     workflows, running = Workflows(store.database), {run.job.name: run for run in live}
     report = workflows.add(
         "nightly-report", "/home/grace/report/nightly.yaml", "/home/grace/report", HOST, "grace", now
