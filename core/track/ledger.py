@@ -47,6 +47,7 @@ class Ledger:
         self._last = (0.0, 0.0)
         self._thread_seconds: dict[int, float] = {}  # as they were last read
         self._ended_seconds: dict[str, float] = {}  # of threads that have exited since, by block
+        self._left_out_seconds = 0.0  # since the last call of `_settle`
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -75,6 +76,12 @@ class Ledger:
         known = {thread for each in self._blocks.values() for thread in each.threads}
         self._thread_seconds = {thread: self._thread_seconds.get(thread, 0.0) for thread in known}
         return OwnCpu(block.user_seconds, block.system_seconds, block.divided_seconds, block.has_overlapped)
+
+    def leave_out(self, thread: int, seconds: float) -> None:
+        """Count CPU time of a thread for no block: it was used to track them."""
+        self._left_out_seconds += seconds
+        if thread in self._thread_seconds:
+            self._thread_seconds[thread] += seconds
 
     def used(self) -> dict[str, tuple[float, float]]:
         """User and system seconds of each open block until now."""
@@ -115,10 +122,11 @@ class Ledger:
         user_growth, system_growth = user - self._last[0], system - self._last[1]
         self._last = user, system
         known = self._known_growth()
-        total = user_growth + system_growth
+        grown = user_growth + system_growth
+        total, self._left_out_seconds = grown - self._left_out_seconds, 0.0
         if not self._blocks or total <= 0:
             return
-        user_share = user_growth / total
+        user_share = user_growth / grown
         parts = divided(total, known if len(self._blocks) > 1 else {}, self.innermost())
         for key, (seconds, divided_seconds) in parts.items():
             for block in self._chain(key):

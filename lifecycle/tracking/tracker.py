@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from functools import partial
 
 from jobtop.core import journal
@@ -35,7 +36,7 @@ from jobtop.store.jobs import Event, Jobs, event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, TypeVar
 
     from jobtop.core.config import Config
@@ -103,7 +104,7 @@ class Tracker:
 
     def open(self, request: BlockRequest) -> Tracked:
         """Open a block: write its row, start to sample and to count it."""
-        with self._lock:
+        with self._lock, self._left_out() as leave_out:
             client = self._sampler()
             job = self._new_record(request)
             is_stored = self._insert(job)
@@ -115,6 +116,7 @@ class Tracker:
             tracked.job = replace(job, start_time=time.time())
             tracked.start_boottime = time.clock_gettime(BOOTTIME)
             tracked.before = before = read_counters()
+            leave_out()
             self._ledger.open(job.id, request.parent_id, thread)
             self.blocks[job.id] = tracked
             if client is not None and is_stored:
@@ -125,8 +127,9 @@ class Tracker:
         self, tracked: Tracked, status: Status, exit_code: int | None, error: str | None, reason: str | None
     ) -> BlockResult:
         """Close a block: write its end."""
-        with self._lock:
+        with self._lock, self._left_out() as leave_out:
             after, elapsed = read_counters(), time.clock_gettime(BOOTTIME) - tracked.start_boottime
+            leave_out()
             own = self._ledger.close(tracked.job.id)
             live = live_children()
             self.blocks.pop(tracked.job.id)
@@ -158,6 +161,22 @@ class Tracker:
             return None
         answer = self._client.ask({"latest": tracked.job.id}, LATEST_SECONDS)
         return None if answer is None else answer.get("reading")
+
+    @contextmanager
+    def _left_out(self) -> Iterator[Callable[[], None]]:
+        """Leave the CPU time of tracking itself out of all blocks; to be called before the ledger is asked."""
+        since, thread = time.thread_time(), threading.get_native_id()
+
+        def leave_out() -> None:
+            nonlocal since
+            now = time.thread_time()
+            self._ledger.leave_out(thread, now - since)
+            since = now
+
+        try:
+            yield leave_out
+        finally:
+            leave_out()
 
     # -- threads (ThreadBook)
 
