@@ -52,8 +52,8 @@ class Block:
         from jobtop.core.track.ends import STATUSES
 
         if status not in STATUSES:
-            known = ", ".join(("success", "failed", "timeout", "error", "cancelled"))
-            raise ValueError(f'"{status}" is not the status of an ended job: use one of {known}')
+            known = "success, failed, timeout, error or cancelled"
+            raise ValueError(f'"{status}" is not the status of an ended job: use {known}')
         self._outcome = status, returncode, error
 
     def latest(self) -> dict[str, Any] | None:
@@ -169,8 +169,8 @@ class Tracking(ContextDecorator):
             _CURRENT.set(None)
         reason = None
         if error is not None and not isinstance(error, GeneratorExit):
-            block._outcome, reason = outcome_of(error)  # noqa: SLF001 - they are one module
-        block._close(reason)  # noqa: SLF001
+            block._outcome, reason = outcome_of(error)
+        block._close(reason)
 
 
 def outcome_of(error: BaseException) -> tuple[tuple[str, int | None, str | None], str | None]:
@@ -184,7 +184,7 @@ def outcome_of(error: BaseException) -> tuple[tuple[str, int | None, str | None]
     if isinstance(error, KeyboardInterrupt):
         return ("cancelled", None, None), "interrupted by Ctrl-C"
     text = f"{type(error).__name__}: {error}"[:LONGEST_ERROR]
-    return ("error", None, text), f"raised {text}"
+    return ("error", None, text), f"raised {text.strip().splitlines()[0]}"
 
 
 @overload

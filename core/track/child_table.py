@@ -61,14 +61,11 @@ class ChildTable:
                 child.block = None
 
     def look(self, owners: Mapping[int, str], innermost: list[str]) -> None:
-        """Read all children; `owners` has the block of each thread, `innermost` the blocks that may have started one."""
+        """Read all children; `owners` has the block of each thread, `innermost` are the innermost open blocks."""
         reaped = self._read_reaped()
         found = self._list()
-        exited = []
-        for pid in list(self._children):
-            if pid not in found or (self._children[pid].start != start_ticks(pid)):
-                exited.append(self._children.pop(pid))
-        self._account_for(exited, reaped, innermost)
+        gone = [pid for pid, child in self._children.items() if pid not in found or child.start != start_ticks(pid)]
+        self._account_for([self._children.pop(pid) for pid in gone], reaped, innermost)
         only = innermost[0] if len(innermost) == 1 else None
         for pid, thread in found.items():
             if pid not in self._children:

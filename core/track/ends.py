@@ -74,7 +74,7 @@ def ended_block(job: Job, end: BlockEnd) -> Job:
 
 
 def _with_cpu(job: Job, end: BlockEnd, duration: float) -> Job:
-    own, incomplete = end.own, list((*job.incomplete, *end.notes))
+    own, incomplete = end.own, [*job.incomplete, *end.notes]
     user, system = own.user_seconds, own.system_seconds
     if end.children is None:
         incomplete.append("cpu: its child processes are not counted: they could not be told from those of other blocks")

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from jobtop.core.measure.sampler import Batch
+    from jobtop.core.measure.sampler import Batch, Happened
 
     Seconds = tuple[float, float]  # user and system
 
@@ -100,8 +100,11 @@ class Views:
             for view in views
             if key == self.process and self.process_start + elapsed >= view.start
         ]
-        events = [
-            (view.key, at, kind, detail) for key, at, kind, detail in batch.events if key == self.process for view in views
+        events: list[Happened] = [
+            (view.key, at, kind, detail)
+            for key, at, kind, detail in batch.events
+            if key == self.process
+            for view in views
         ]
         events += [event for event in batch.events if event[0] != self.process]
         named = [entry for entry in batch.named if entry[0] != self.process]
@@ -116,9 +119,7 @@ class Views:
             elapsed = moment - view.start
             if elapsed <= (view.last.elapsed if view.last is not None else 0.0):
                 continue
-            view.origin = [
-                value if origin is None else origin for origin, value in zip(view.origin, row, strict=True)
-            ]
+            view.origin = [value if origin is None else origin for origin, value in zip(view.origin, row, strict=True)]
             values: list[float | int | None] = [
                 value if place not in COUNTER_PLACES or value is None else max(0, value - (origin or 0))
                 for place, (value, origin) in enumerate(zip(row, view.origin, strict=True))

@@ -45,9 +45,13 @@ class PythonKind(AttachedKind):
                 return row, ()
             done = attached.ended(row, seconds)
             is_stopped = row.stop_request is not None
-            status, reason = (done.status, f"stopped by {row.stop_request.by}") if is_stopped and row.stop_request else (
-                Status.LOST,
-                EXITED_INSIDE,
+            status, reason = (
+                (done.status, f"stopped by {row.stop_request.by}")
+                if is_stopped and row.stop_request
+                else (
+                    Status.LOST,
+                    EXITED_INSIDE,
+                )
             )
             done = replace(done, status=status, reason=reason)
             if observation is not None:

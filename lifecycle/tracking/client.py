@@ -48,7 +48,7 @@ class SamplerClient:
         ours, theirs = socket.socketpair()
         with theirs:
             environment = {key: value for key, value in os.environ.items() if key != "JOBTOP_JOB_ID"}
-            actions = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)]
+            actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)]
             actions += [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (1, 2)]
             arguments = [sys.executable, "-P", "-m", MODULE, root, str(os.getpid())]
             try:

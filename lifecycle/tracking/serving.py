@@ -74,6 +74,7 @@ class BlockSampler:
         self.engine: BlockEngine | None = None
         self.alerts: AlertWatch | None = None
         self._interval: float | None = None
+        self._opened_at: dict[str, float] = {}  # the CPU time of this process when each block was opened
 
     def open(self, shape: Mapping[str, Any]) -> None:
         """Sample a block from now on."""
@@ -86,6 +87,7 @@ class BlockSampler:
             self.set_threads(shape.get("threads", {}))
         engine.open(View(key, parent, shape["start"], shape.get("origin", {})))
         interval = shape.get("interval")
+        self._opened_at[key] = time.process_time() if self.views.open.keys() - {key} else 0.0
         if shape.get("profile"):
             self.profiles[key] = Profile(interval or PROFILE_SECONDS)
         if interval is not None:
@@ -115,7 +117,8 @@ class BlockSampler:
             self.ledger.close(key)
             self.children.forget(key)
         profile = self.profiles.pop(key, None)
-        answer: dict[str, Any] = {"children": [user, system], "unassigned": unassigned}
+        cost = time.process_time() - self._opened_at.pop(key, 0.0)
+        answer: dict[str, Any] = {"children": [user, system], "unassigned": unassigned, "cost": cost}
         if profile is not None:
             self._read_profile(key, profile)
             answer["profile"] = profile.tally.summary(shape.get("duration", 0.0), profile.interval_seconds)
@@ -131,7 +134,9 @@ class BlockSampler:
         if self.engine is not None and self.views.open:
             with self.engine.lock:
                 owners = {
-                    thread: self.ledger.owners(thread)[-1] for threads in self.ledger.threads().values() for thread in threads
+                    thread: self.ledger.owners(thread)[-1]
+                    for threads in self.ledger.threads().values()
+                    for thread in threads
                 }
                 self.children.look(owners, self.ledger.innermost())
 
@@ -286,7 +291,10 @@ class Connection:
 
     def is_open(self) -> bool:
         """Handle what has come; False if the other side has hung up."""
-        part = self.link.recv(PART_BYTES)
+        try:
+            part = self.link.recv(PART_BYTES)
+        except OSError:  # ECONNRESET: it was killed with answers unread
+            return False
         self._received += part
         *lines, self._received = self._received.split(b"\n")
         messages = [json.loads(line) for line in lines]

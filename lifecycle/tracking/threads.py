@@ -1,4 +1,4 @@
-"""Notes which block a new thread belongs to: threads that Python code starts belong to the block of the starting code."""
+"""Notes to which block a new thread belongs: the one of the code that starts it."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class ThreadHook:
             original(thread)
 
         self._ours = start
-        threading.Thread.start = start  # type: ignore[method-assign]
+        threading.Thread.start = start  # type: ignore[method-assign, assignment]
 
     def remove(self) -> None:
         """Put the original back, unless another program has replaced it meanwhile."""
         if self._original is not None and threading.Thread.start is self._ours:
-            threading.Thread.start = self._original  # type: ignore[method-assign]
+            threading.Thread.start = self._original  # type: ignore[method-assign, assignment]
             self._original = None
 
 

@@ -87,7 +87,7 @@ class Tracked:
 
 
 class Tracker:
-    """The open blocks of this process. `warn` is called with a problem; nothing else of a problem reaches the caller."""
+    """The open blocks of this process; `warn` is called with what goes wrong."""
 
     def __init__(self, config: Config, warn: Callable[[str], None]) -> None:
         self.config, self.warn = config, warn
@@ -152,6 +152,9 @@ class Tracker:
                 reason,
                 self._notes(),
             )
+            if "cost" in answer:
+                monitor = replace(tracked.job.monitor, cpu_seconds=round(answer["cost"], 6))
+                tracked.job = replace(tracked.job, monitor=monitor)
             job = self._write_end(tracked, end)
             return BlockResult(job, answer.get("profile"))
 
@@ -178,7 +181,7 @@ class Tracker:
         finally:
             leave_out()
 
-    # -- threads (ThreadBook)
+    # -- threads
 
     def block_of_thread(self, thread: int) -> str | None:
         with self._lock:
@@ -318,9 +321,7 @@ class Tracker:
             self._own_children = self._client.reap_starter()
         return self._own_children
 
-    def _children(
-        self, tracked: Tracked, after: Counters, live: dict[int, tuple[float, float]]
-    ) -> tuple[float, float]:
+    def _children(self, tracked: Tracked, after: Counters, live: dict[int, tuple[float, float]]) -> tuple[float, float]:
         """User and system seconds of the children that a block started, whether they have exited or not."""
         before, own = tracked.before, self._own_children_seconds()
         user = after.children_user_seconds - before.children_user_seconds - (own[0] - tracked.own_children[0])
@@ -405,16 +406,17 @@ def current_directory() -> str:
         return "/"
 
 
-_TRACKER: Tracker | None = None
+_TRACKERS: dict[str, Tracker] = {}  # by state directory
 _LOCK = threading.Lock()
 
 
 def tracker(warn: Callable[[str], None]) -> Tracker:
-    """The tracker of this process, made at its first use."""
-    global _TRACKER
+    """The tracker of this process for the state directory of its environment, made at its first use."""
+    config = load((), os.environ, current_directory())
+    root = config.text("store.dir")
     with _LOCK:
-        if _TRACKER is None:
-            _TRACKER = Tracker(load((), os.environ, current_directory()), warn)
-            atexit.register(_TRACKER.shut_down)
-            os.register_at_fork(after_in_child=_TRACKER.forget)
-        return _TRACKER
+        if root not in _TRACKERS:
+            found = _TRACKERS[root] = Tracker(config, warn)
+            atexit.register(found.shut_down)
+            os.register_at_fork(after_in_child=found.forget)
+        return _TRACKERS[root]
