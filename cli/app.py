@@ -70,7 +70,7 @@ class App:
 
     def rule_notices(self, config: Config) -> tuple[str, ...]:
         """One notice about wrong alert rules and actions; nothing is imported if there are none of the user."""
-        if not (config.alerts or config.actions or config.is_set("alerts.off") or config.is_set("alerts.actions")):
+        if not config.has_own_rules:
             return ()
         from jobtop.core.alerts.rule_set import rule_notices
 

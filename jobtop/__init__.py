@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     # For type checkers and editors: a line `from jobtop.running import run as run` per name above.
     pass
 else:  # a type checker that sees __getattr__ accepts every name
-    __all__ = ["__version__", *_MODULES]
+    __all__ = ("__version__", *_MODULES)  # noqa: PLE0604 - these are strings
 
     def __getattr__(name):
         """Import a public name when it is first used."""

@@ -10,7 +10,7 @@ import pytest
 import jobtop
 from support import ROOT
 
-NAMES = jobtop.__all__
+NAMES = list(jobtop._MODULES)
 
 
 def existing_names() -> list[str]:
