@@ -96,7 +96,7 @@ class App:
     @cached_property
     def stores(self) -> list[Path]:
         """The store files named by --store or JOBTOP_STORES; empty if only this host's store is meant."""
-        from jobtop.cli.stores import VARIABLE, selected_stores
+        from jobtop.store.named_stores import VARIABLE, selected_stores
 
         if "" in self.named_stores:
             raise UsageError("--store: the path is empty (is a variable not set?); leave it out for this host's store")
