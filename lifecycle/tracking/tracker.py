@@ -110,7 +110,7 @@ class Tracker:
             is_stored = self._insert(job)
             tracked = Tracked(job, request, is_stored)
             self._hook.install()
-            tracked.children = live_children()
+            tracked.children = self._live_children()
             tracked.own_children = self._own_children_seconds()
             thread = threading.get_native_id()
             tracked.job = replace(job, start_time=time.time())
@@ -128,16 +128,19 @@ class Tracker:
     ) -> BlockResult:
         """Close a block: write its end."""
         with self._lock, self._left_out() as leave_out:
+            own_children = self._own_children_seconds()  # before the counters are read: it may reap a child
             after, elapsed = read_counters(), time.clock_gettime(BOOTTIME) - tracked.start_boottime
             leave_out()
             own = self._ledger.close(tracked.job.id)
-            live = live_children()
+            live = self._live_children()
             self.blocks.pop(tracked.job.id)
             if not self.blocks:
                 self._hook.remove()
             answer = self._end_sampling(tracked, elapsed)
             started = {pid for pid in live if pid not in tracked.children}
-            children = self._children(tracked, after, live) if not own.has_overlapped else answered_children(answer)
+            children = answered_children(answer)
+            if not own.has_overlapped:
+                children = children_seconds(tracked, after, own_children, live)
             end = BlockEnd(
                 status,
                 elapsed,
@@ -315,24 +318,16 @@ class Tracker:
         client = self._client
         return () if client is None or client.problem is None else (f"samples: {client.problem}",)
 
+    def _live_children(self) -> dict[int, tuple[float, float]]:
+        """The children of this process that are no part of jobtop."""
+        starter = None if self._client is None else self._client.starter
+        return {pid: seconds for pid, seconds in live_children().items() if pid != starter}
+
     def _own_children_seconds(self) -> tuple[float, float]:
         """The CPU time of reaped children that are a part of jobtop."""
         if self._client is not None:
             self._own_children = self._client.reap_starter()
         return self._own_children
-
-    def _children(self, tracked: Tracked, after: Counters, live: dict[int, tuple[float, float]]) -> tuple[float, float]:
-        """User and system seconds of the children that a block started, whether they have exited or not."""
-        before, own = tracked.before, self._own_children_seconds()
-        user = after.children_user_seconds - before.children_user_seconds - (own[0] - tracked.own_children[0])
-        system = after.children_system_seconds - before.children_system_seconds - (own[1] - tracked.own_children[1])
-        for pid, (old_user, old_system) in tracked.children.items():
-            if pid not in live:  # it was there before, and was reaped in the block
-                user, system = user - old_user, system - old_system
-        for pid, (new_user, new_system) in live.items():
-            if pid not in tracked.children:
-                user, system = user + new_user, system + new_system
-        return max(0.0, user), max(0.0, system)
 
     def _write_end(self, tracked: Tracked, end: BlockEnd) -> Job:
         """Write the end of a block; where the store cannot be written, into a file that a later verb imports."""
@@ -385,6 +380,25 @@ class Tracker:
                 return work(Jobs(database))
         finally:
             database.close()
+
+
+def children_seconds(
+    tracked: Tracked, after: Counters, own: tuple[float, float], live: dict[int, tuple[float, float]]
+) -> tuple[float, float]:
+    """User and system seconds of the children that a block started, whether they have exited or not.
+
+    `own` is the time of those that are a part of jobtop, `live` that of all that have not exited.
+    """
+    before = tracked.before
+    user = after.children_user_seconds - before.children_user_seconds - (own[0] - tracked.own_children[0])
+    system = after.children_system_seconds - before.children_system_seconds - (own[1] - tracked.own_children[1])
+    for pid, (old_user, old_system) in tracked.children.items():
+        if pid not in live:  # it was there before, and was reaped in the block
+            user, system = user - old_user, system - old_system
+    for pid, (new_user, new_system) in live.items():
+        if pid not in tracked.children:
+            user, system = user + new_user, system + new_system
+    return max(0.0, user), max(0.0, system)
 
 
 def answered_children(answer: dict[str, Any]) -> tuple[float, float] | None:
