@@ -41,6 +41,10 @@ class View:
             self.add_cpu(max(0.0, user - self._used[0]), max(0.0, system - self._used[1]))
         self._used = user, system
 
+    def begin_used(self) -> None:
+        """Note that its own counters have just begun."""
+        self._used = 0.0, 0.0
+
     def forget_used(self) -> None:
         """Note that it is the only open block: all that the process uses is its own."""
         self._used = None
@@ -72,6 +76,7 @@ class Views:
             self._last_cpu = user, system
         self.open[view.key] = view
         if len(self.open) > 1:
+            view.begin_used()
             if not self._was_crowded:
                 self._take_known(self._used())
             self._was_crowded = True
