@@ -108,8 +108,8 @@ def complete_profile(
         found["duration_seconds"] = rounded(duration)
     cpu = dict(found.get("process_cpu") or {})
     found["process_cpu"] = cpu | {
-        "mean_percent": first(usage.get("cpu_percent_mean"), cpu.get("mean_percent")),
-        "max_percent": highest(cpu.get("max_percent"), usage.get("cpu_percent_peak")),
+        "mean_percent": rounded(first(usage.get("cpu_percent_mean"), cpu.get("mean_percent")), 3),
+        "max_percent": rounded(highest(cpu.get("max_percent"), usage.get("cpu_percent_peak")), 3),
     }
     memory = dict(found.get("process_memory") or {})
     found["process_memory"] = memory | {
@@ -171,8 +171,8 @@ def naive_utc(moment: float | None) -> str | None:
     return None if text is None else text.removesuffix("Z")
 
 
-def rounded(value: float | None) -> float | None:
-    return None if value is None else round(float(value), 6)
+def rounded(value: float | None, digits: int = 6) -> float | None:
+    return None if value is None else round(float(value), digits)
 
 
 def first(*values: float | None) -> float | None:
