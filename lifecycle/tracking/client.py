@@ -35,7 +35,7 @@ class SamplerClient:
         self._number = 0
         self._received = b""
         self._socket: socket.socket | None = None
-        self._starter: int | None = None
+        self.starter: int | None = None
         self.starter_seconds = (0.0, 0.0)  # user and system time of the process that started the sampler
         try:
             self._start(root)
@@ -52,9 +52,7 @@ class SamplerClient:
             actions += [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (1, 2)]
             arguments = [sys.executable, "-P", "-m", MODULE, root, str(os.getpid())]
             try:
-                self._starter = os.posix_spawn(
-                    sys.executable, arguments, environment, file_actions=actions, setsid=True
-                )
+                self.starter = os.posix_spawn(sys.executable, arguments, environment, file_actions=actions, setsid=True)
             except BaseException:
                 ours.close()
                 raise
@@ -88,13 +86,13 @@ class SamplerClient:
 
     def reap_starter(self) -> tuple[float, float]:
         """The CPU time of the process that started the sampler, once it has exited: it is a child of this process."""
-        if self._starter is not None:
+        if self.starter is not None:
             with suppress(ChildProcessError):
-                pid, _, used = os.wait4(self._starter, os.WNOHANG)
+                pid, _, used = os.wait4(self.starter, os.WNOHANG)
                 if pid == 0:
                     return self.starter_seconds
                 self.starter_seconds = used.ru_utime, used.ru_stime
-            self._starter = None
+            self.starter = None
         return self.starter_seconds
 
     def close(self) -> None:

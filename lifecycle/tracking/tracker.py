@@ -111,7 +111,7 @@ class Tracker:
             is_stored = self._insert(job)
             tracked = Tracked(job, request, is_stored)
             self._hook.install()
-            tracked.children = live_children()
+            tracked.children = self._live_children()
             tracked.own_children = self._own_children_seconds()
             thread = threading.get_native_id()
             tracked.job = replace(job, start_time=time.time())
@@ -129,16 +129,18 @@ class Tracker:
     ) -> BlockResult:
         """Close a block: write its end."""
         with self._lock, self._left_out() as leave_out:
+            own_children = self._own_children_seconds()  # first: what is reaped here is in the counters then
             after, elapsed = read_counters(), time.clock_gettime(BOOTTIME) - tracked.start_boottime
             leave_out()
             own = self._ledger.close(tracked.job.id)
-            live = live_children()
+            live = self._live_children()
             self.blocks.pop(tracked.job.id)
             if not self.blocks:
                 self._hook.remove()
             answer = self._end_sampling(tracked, elapsed)
             started = {pid for pid in live if pid not in tracked.children}
-            children = self._children(tracked, after, live) if not own.has_overlapped else answered_children(answer)
+            counted = self._children(tracked, after, live, own_children)
+            children = counted if not own.has_overlapped else answered_children(answer)
             end = BlockEnd(
                 status,
                 elapsed,
@@ -293,7 +295,7 @@ class Tracker:
             "start": tracked.start_boottime,
             "thread": thread,
             "threads": self._ledger.threads() if len(self._ledger) > 1 else {},
-            "children": list(tracked.children),
+            "children": [*tracked.children, *self._starters()],
             "origin": origin,
             "interval": tracked.request.interval_seconds,
             "profile": tracked.request.with_profile,
@@ -323,9 +325,23 @@ class Tracker:
             self._own_children = self._client.reap_starter()
         return self._own_children
 
-    def _children(self, tracked: Tracked, after: Counters, live: dict[int, tuple[float, float]]) -> tuple[float, float]:
+    def _starters(self) -> list[int]:
+        """The process that starts the sampler, while it is a child of this one."""
+        return [] if self._client is None or self._client.starter is None else [self._client.starter]
+
+    def _live_children(self) -> dict[int, tuple[float, float]]:
+        """The live children of this process, without the one that starts the sampler, and what they have used."""
+        return {pid: used for pid, used in live_children().items() if pid not in self._starters()}
+
+    def _children(
+        self,
+        tracked: Tracked,
+        after: Counters,
+        live: dict[int, tuple[float, float]],
+        own: tuple[float, float],
+    ) -> tuple[float, float]:
         """User and system seconds of the children that a block started, whether they have exited or not."""
-        before, own = tracked.before, self._own_children_seconds()
+        before = tracked.before
         user = after.children_user_seconds - before.children_user_seconds - (own[0] - tracked.own_children[0])
         system = after.children_system_seconds - before.children_system_seconds - (own[1] - tracked.own_children[1])
         for pid, (old_user, old_system) in tracked.children.items():
