@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from jobtop.resource_profiler import ContainerResourceMonitor as ContainerResourceMonitor
     from jobtop.resource_profiler import ResourceProfiler as ResourceProfiler
     from jobtop.resource_profiler import get_profiler as get_profiler
+    from jobtop.tracking import track as track
 else:  # a type checker that sees __getattr__ accepts every name
     __all__ = ("__version__", *_MODULES)  # noqa: PLE0604 - these are strings
 

@@ -249,8 +249,8 @@ def task_of(
     duration, end = time.monotonic() - job.began, time.time()
     return Task(
         task_id=job.task_id,
-        tool=job.tool,
-        script=job.script,
+        tool=record.get("tool", job.tool),
+        script=record.get("script", job.script),
         params=record["params"] if record else shown(job.params),
         start_time=from_iso(record["start_time"]) if record else job.start_time,
         end_time=from_iso(record["end_time"]) if record else end,

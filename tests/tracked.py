@@ -38,6 +38,8 @@ class FakeBlock:
         used = {"cpu_user_seconds": 285.45, "cpu_system_seconds": 12.34, "cpu_total_seconds": 297.79}
         return {
             "id": self.id,
+            "tool": self.options.get("tool"),
+            "script": self.options.get("script"),
             "params": dict(self.options["params"] or {}),
             "start_time": iso(STARTED),
             "end_time": iso(STARTED + 330.12),
