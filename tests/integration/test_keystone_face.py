@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from examples import fenced, has_shape, run_examples
 
 from engines import RealEngine
+from jobtop.core.measure.collectors.docker.monitor import ContainerMonitor
 from nvml import GIBIBYTE, FakeGpu, fake_nvml
-from support import ROOT, Jobtop
+from support import ROOT, Jobtop, wait_for
 
 GUIDES = ROOT / "tests/data/keystone"
 IMPORT = re.compile(r"^from (job_monitor|resource_profiler|task_pipeline|benchmark) import", re.MULTILINE)
@@ -211,3 +213,58 @@ failed = [job["task_id"] for job in get_monitor().get_job_history(tool="make", s
     assert made["failed"] == ["build"]
     assert made["one"]["detailed_profile"]["samples_collected"] >= 1
     assert (jobtop.home / "logs/jobs_history.jsonl").exists()
+
+
+CONTAINED = """
+import os, sys, time
+from jobtop import ContainerResourceMonitor, JobMonitor
+def wait(condition):
+    end = time.monotonic() + 30
+    while not condition() and time.monotonic() < end: time.sleep(0.02)
+monitor = ContainerResourceMonitor("jobtop-face-later")
+jobs = JobMonitor()
+jobs.start_monitoring("in-container", "fenicsx", "poisson.py", {}, container_name="jobtop-face-later")
+monitor.start_monitoring()
+open("started", "w").close()
+wait(lambda: os.path.exists("is-over"))
+info_before = monitor.get_container_info()
+profile = monitor.stop_monitoring()
+entry = jobs.stop_monitoring("in-container", "success", 0)
+stored = jobs.get_job_stats("in-container")
+nothing = ContainerResourceMonitor("jobtop-face-never").get_container_info()
+heavy = sorted({"docker", "textual", "requests"} & sys.modules.keys())
+"""
+
+
+def test_a_container_that_ran_meanwhile_and_is_gone_has_its_numbers(jobtop: Jobtop, docker_engine: RealEngine) -> None:
+    """Also one that started later than the monitor, and was removed before it stopped."""
+
+    def serve() -> None:
+        wait_for(lambda: (jobtop.home / "started").exists(), 60)
+        with docker_engine.container("sh", "-c", "while :; do :; done", name="jobtop-face-later") as container:
+            with ContainerMonitor(docker_engine.env) as monitor:
+                wait_for(
+                    lambda: any(row.cpu_percent for row in monitor.snapshot().rows if row.container.id == container)
+                )
+            informed.append(read_info(jobtop, docker_engine))
+        (jobtop.home / "is-over").touch()
+
+    informed: list[dict[str, Any]] = []
+    with ThreadPoolExecutor(1) as pool:
+        served = pool.submit(serve)
+        [made], _ = run_examples(jobtop, [CONTAINED], docker_engine.env)
+        served.result()
+    assert made["info_before"] == made["nothing"] == {}
+    for found in (made["profile"], made["entry"]["detailed_profile"], made["stored"]["detailed_profile"]):
+        assert float(found["container_stats"]["cpu_percent"]) > 0
+        assert found["container_stats"]["memory_max_mb"] > 0
+    assert made["heavy"] == []  # the program itself imports no client of engines
+    [info] = informed
+    assert (info["name"], info["status"]) == ("jobtop-face-later", "running")
+
+
+def read_info(jobtop: Jobtop, engine: RealEngine) -> dict[str, Any]:
+    source = "from jobtop import ContainerResourceMonitor as M\ninfo = M('jobtop-face-later').get_container_info()"
+    [made], _ = run_examples(jobtop, [source], engine.env)
+    info: dict[str, Any] = made["info"]
+    return info
