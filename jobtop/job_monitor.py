@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from jobtop.core.model import Status
-from jobtop.core.track.keystone import HAS_RESULT, PROFILE, STATUSES, Task, complete_profile, task_entry, with_nan
+from jobtop.core.track.keystone import HAS_RESULT, NAN, PROFILE, STATUSES, Task, complete_profile, task_entry, with_nan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -158,14 +158,14 @@ class JobMonitor:
         if limit is not None and limit <= 0:
             return []
         query = self._query(limit, tool, status)
-        return [with_nan(task_entry(task)) for task in _read(lambda database: read_tasks(database, query)) or ()]
+        return [task_entry(task, NAN) for task in _read(lambda database: read_tasks(database, query)) or ()]
 
     def get_job_stats(self, task_id: str) -> dict[str, Any] | None:
         """One ended job by its task id, or by its id in jobtop; None if there is none."""
         from jobtop.store.task_rows import find_task
 
         found = _read(lambda database: find_task(database, str(task_id)))
-        return None if found is None else with_nan(task_entry(found))
+        return None if found is None else task_entry(found, NAN)
 
     def get_summary_statistics(self) -> dict[str, Any]:
         """Totals of all ended jobs and of each tool; rates of success are in percent of all of them."""
@@ -213,12 +213,13 @@ class JobMonitor:
         findings: dict[str, Any] = {HAS_RESULT: result is not None}
         if self.enable_profiling:
             findings[PROFILE] = complete_profile(block.profile, record, PROFILE_SECONDS, stats)
-        entry = task_entry(task_of(job, record, status, returncode, error, findings))
+        task = task_of(job, record, status, returncode, error, findings)
+        entry = task_entry(task)
         if record:
             _keep_findings(record["id"], findings)
         self._append(entry)
         log_end(entry)
-        return with_nan(entry)  # type: ignore[no-any-return]
+        return task_entry(task, NAN)
 
     def _append(self, entry: dict[str, Any]) -> None:
         """Write the line of an ended job; a problem is logged and costs this line alone."""

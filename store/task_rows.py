@@ -7,7 +7,7 @@ from jobtop.core.record import replace
 from jobtop.core.track.keystone import PROFILER, Task
 from jobtop.store.figures import valid_figures
 from jobtop.store.jobs import Query, stored_text
-from jobtop.store.ordering import order_of
+from jobtop.store.ordering import order_of, page_conditions
 from jobtop.store.query_sql import columns_of_jobs, querying, tuple_cursor
 from jobtop.store.rows import RowChecker, check_partial_row, parse_mapping, parse_status
 
@@ -24,18 +24,24 @@ NAMES = (
     *("exit_code", "signal", "error", "cpu_user_seconds", "cpu_system_seconds", "cpu_total_seconds"),
     *("memory_peak_bytes", "findings"),
 )
-CHECKER = RowChecker(NAMES)
+CHECKER, STATUS = RowChecker(NAMES), NAMES.index("status")
 ENDED = tuple(sorted(map(str, ENDS)))
 IS_JOB = f"tool IS NOT '{PROFILER}'"
 
 
 def read_tasks(database: Database, query: Query) -> list[Task]:
     """The ended jobs of a query in its order, without profiles."""
-    with querying(database, _of_ended(query)) as (connection, where, values):
-        columns = _columns(connection)
-        limit = "" if query.limit is None else f"LIMIT {query.limit:d}"
-        sql = f"SELECT {columns} FROM jobs {where} AND {IS_JOB} {order_of(query, where)} {limit}"
-        rows = tuple_cursor(connection).execute(sql, values).fetchall()
+    query = _of_ended(query)
+    rows: list[tuple[Any, ...]] = []
+    with querying(database, query) as (connection, where, values):
+        columns, order, cursor = _columns(connection), order_of(query, where), tuple_cursor(connection)
+        for condition, condition_values in page_conditions(connection, query, where):
+            limit = "" if query.limit is None else f"LIMIT {query.limit - len(rows):d}"
+            both = " AND ".join(filter(None, (condition, where.removeprefix("WHERE "), IS_JOB)))
+            # The inner query uses an index alone; only the selected rows of the table are read.
+            wanted = f"seq IN (SELECT seq FROM jobs WHERE {both} {order} {limit})" if limit else both
+            sql = f"SELECT {columns} FROM jobs WHERE {wanted} {order}"
+            rows += cursor.execute(sql, (*condition_values, *values)).fetchall()
     return database.decode_rows(rows, _task)
 
 
@@ -72,10 +78,8 @@ def _of_ended(query: Query) -> Query:
 
 def _task(row: tuple[Any, ...]) -> Task:
     check_partial_row(CHECKER, row)
-    values = dict(zip(NAMES, row, strict=True))
-    own = values.pop("id")
-    del values["seq"]
-    values["status"] = str(parse_status(values["status"]))
-    values["params"] = parse_mapping(values["params"], "params")
-    values["findings"] = parse_mapping(values["findings"], "findings")
-    return Task(task_id=values.pop("external_id") or own, **values)
+    _, own, external, tool, script, params, *numbers, findings = row
+    parse_status(row[STATUS])
+    return Task(
+        external or own, tool, script, parse_mapping(params, "params"), *numbers, parse_mapping(findings, "findings")
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from jobtop.core.clock import iso
 from jobtop.core.model import Status
 from jobtop.core.record import record
-from jobtop.core.track.profile import ProfileTally, io_stats, megabytes
+from jobtop.core.track.profile import MIB, ProfileTally, io_stats, megabytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,12 +58,17 @@ class Task:
     findings: dict[str, Any]
 
 
-def task_entry(task: Task) -> dict[str, Any]:
-    """A job as a line of the file; `detailed_profile` only if it was profiled."""
-    profile = task.findings.get(PROFILE)
-    code = task.exit_code
+def task_entry(task: Task, absent: float | None = None) -> dict[str, Any]:
+    """A job as a line of the file, or with NaN as `absent`; `detailed_profile` only if it was profiled."""
+    findings, code = task.findings, task.exit_code
     if code is None and task.signal is not None:
         code = -task.signal
+    user, system, total, peak = (
+        task.cpu_user_seconds,
+        task.cpu_system_seconds,
+        task.cpu_total_seconds,
+        task.memory_peak_bytes,
+    )
     entry = {
         "task_id": task.task_id,
         "tool": task.tool,
@@ -71,25 +76,28 @@ def task_entry(task: Task) -> dict[str, Any]:
         "params": task.params,
         "start_time": naive_utc(task.start_time),
         "end_time": naive_utc(task.end_time),
-        "duration_seconds": rounded(task.duration_seconds),
-        "status": str(task.status),
-        "returncode": code,
+        "duration_seconds": absent if task.duration_seconds is None else round(task.duration_seconds, 6),
+        "status": task.status,
+        "returncode": absent if code is None else code,
         "resource_usage": {
-            "cpu_user_seconds": rounded(task.cpu_user_seconds),
-            "cpu_system_seconds": rounded(task.cpu_system_seconds),
-            "cpu_total_seconds": rounded(task.cpu_total_seconds),
-            "memory_peak_mb": megabytes(task.memory_peak_bytes),
+            "cpu_user_seconds": absent if user is None else round(user, 6),
+            "cpu_system_seconds": absent if system is None else round(system, 6),
+            "cpu_total_seconds": absent if total is None else round(total, 6),
+            "memory_peak_mb": absent if peak is None else round(peak / MIB, 6),
         },
         "error": task.error,
-        "has_result": bool(task.findings.get(HAS_RESULT)),
+        "has_result": bool(findings.get(HAS_RESULT)),
     }
-    return entry | ({"detailed_profile": profile} if isinstance(profile, dict) else {})
+    profile = findings.get(PROFILE)
+    if isinstance(profile, dict):
+        entry["detailed_profile"] = profile if absent is None else with_nan(profile)
+    return entry
 
 
 def with_nan(value: Any, key: str | None = None) -> Any:
     """The same with NaN where a number is absent; texts stay None."""
     if isinstance(value, dict):
-        return {key: item if key == "params" else with_nan(item, key) for key, item in value.items()}
+        return {key: with_nan(item, key) for key, item in value.items()}
     if isinstance(value, list):
         return [with_nan(item, key) for item in value]
     return NAN if value is None and key not in TEXTS else value

@@ -240,7 +240,7 @@ def test_a_container_that_ran_meanwhile_and_is_gone_has_its_numbers(jobtop: Jobt
     """Also one that started later than the monitor, and was removed before it stopped."""
 
     def serve() -> None:
-        wait_for(lambda: (jobtop.home / "started").exists(), 60)
+        wait_for((jobtop.home / "started").exists, 60)
         with docker_engine.container("sh", "-c", "while :; do :; done", name="jobtop-face-later") as container:
             with ContainerMonitor(docker_engine.env) as monitor:
                 wait_for(

@@ -9,7 +9,7 @@ import pytest
 
 from jobtop.core.analysis.statistics import statistics
 from jobtop.core.model import Status, Usage
-from jobtop.core.track.keystone import PROFILER, chosen_parts, summary_statistics, task_entry, with_nan
+from jobtop.core.track.keystone import NAN, PROFILER, chosen_parts, summary_statistics, task_entry, with_nan
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs, Query
 from jobtop.store.ordering import sort_key
@@ -84,14 +84,17 @@ def test_a_number_that_is_not_known_is_nan_for_code_and_null_in_the_file(history
     entry = task_entry(task)
     assert entry["returncode"] == -9
     assert entry["resource_usage"]["memory_peak_mb"] is None
-    compared = with_nan(entry)
+    compared = task_entry(task, NAN)
     assert math.isnan(compared["resource_usage"]["memory_peak_mb"])
     assert not compared["resource_usage"]["memory_peak_mb"] > 4000
     assert compared["error"] is None
 
 
-def test_a_none_among_the_parameters_of_a_caller_stays(history: Database) -> None:
-    assert with_nan({"params": {"seed": None}, "duration_seconds": None})["params"] == {"seed": None}
+def test_a_none_among_the_parameters_of_a_caller_stays(jobs: Jobs) -> None:
+    jobs.insert(made_job(external_id="none", params={"seed": None}))
+    task = find_task(jobs.database, "none")
+    assert task is not None
+    assert task_entry(task, NAN)["params"] == {"seed": None}
 
 
 def test_a_job_is_found_by_its_task_id_or_its_own_id(history: Database, jobs: Jobs) -> None:
