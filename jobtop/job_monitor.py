@@ -13,14 +13,17 @@ from jobtop.core.model import Status
 from jobtop.core.track.keystone import HAS_RESULT, NAN, PROFILE, STATUSES, Task, complete_profile, task_entry, with_nan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any, TypeVar
 
+    from jobtop.core.config import Config
     from jobtop.core.paths import StatePaths
     from jobtop.lifecycle.containers.beside import ContainerWatch
     from jobtop.store.database import Database
     from jobtop.store.jobs import Query
     from jobtop.tracking import Block
+
+    T = TypeVar("T")
 
 __all__ = ["JobMonitor", "JobTracker", "get_monitor"]
 
@@ -300,8 +303,8 @@ def shown(params: Mapping[str, Any]) -> dict[str, Any]:
     return redact_mapping({str(key): value for key, value in params.items()})
 
 
-def _paths() -> StatePaths:
-    """The state directory that the settings name."""
+def _settings() -> tuple[StatePaths, Config]:
+    """The settings that apply here and now, and the state directory that they name."""
     from jobtop.core.config import load
     from jobtop.core.paths import StatePaths, hostname
 
@@ -309,7 +312,8 @@ def _paths() -> StatePaths:
         directory = os.getcwd()
     except FileNotFoundError:
         directory = "/"
-    return StatePaths(load((), os.environ, directory).text("store.dir"), hostname())
+    config = load((), os.environ, directory)
+    return StatePaths(config.text("store.dir"), hostname()), config
 
 
 def _default_directory() -> str | None:
@@ -319,21 +323,21 @@ def _default_directory() -> str | None:
     if named := os.environ.get(DIRECTORY):
         return os.path.abspath(os.path.expanduser(named))
     try:
-        return os.path.join(_paths().names.root, "keystone")
+        return os.path.join(_settings()[0].names.root, "keystone")
     except JobtopError:
         return None
 
 
-def _read(read: Any) -> Any:
+def _read(read: Callable[[Database], T]) -> T | None:
     """What a function reads from this host's store; None, with a warning, if it cannot be read, or if there is none."""
     from jobtop.core.errors import JobtopError
-    from jobtop.store.database import open_to_read
+    from jobtop.lifecycle.opening import has_store, open_jobs
 
     try:
-        file = _paths().names.store
-        if not os.path.exists(file):
+        paths, config = _settings()
+        if not has_store(paths):
             return None
-        database: Database = open_to_read(file)
+        database = open_jobs(paths, config, logger.warning).database
         try:
             return read(database) if database.version else None
         finally:
@@ -351,7 +355,8 @@ def _keep_findings(job_id: str, findings: dict[str, Any]) -> None:
     from jobtop.store.jobs import Jobs
 
     try:
-        database = open_to_write(_paths())
+        paths, config = _settings()
+        database = open_to_write(paths, config.switch("store.network"))
         try:
             Jobs(database).change(job_id, lambda job: (replace(job, findings=job.findings | findings), ()))
         finally:

@@ -80,6 +80,12 @@ def _task(row: tuple[Any, ...]) -> Task:
     check_partial_row(CHECKER, row)
     _, own, external, tool, script, params, *numbers, findings = row
     parse_status(row[STATUS])
-    return Task(
-        external or own, tool, script, parse_mapping(params, "params"), *numbers, parse_mapping(findings, "findings")
+    fields = (
+        external or own,
+        tool,
+        script,
+        parse_mapping(params, "params"),
+        *numbers,
+        parse_mapping(findings, "findings"),
     )
+    return Task(*fields)
