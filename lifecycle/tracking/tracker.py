@@ -83,7 +83,6 @@ class Tracked:
         self.process = os.getpid()
         self.before: Counters
         self.children: dict[int, tuple[float, float]] = {}  # those that were there before, and what they had used
-        self.own_children = (0.0, 0.0)  # of this process, that are a part of jobtop, when it was opened
         self.start_boottime = 0.0
 
 
@@ -98,7 +97,6 @@ class Tracker:
         self._ledger = Ledger(own_cpu, own_thread_seconds)
         self._hook = ThreadHook(self)
         self._client: SamplerClient | None = None
-        self._own_children = (0.0, 0.0)  # user and system time of children that are a part of jobtop
         self.process = os.getpid()
 
     # -- blocks
@@ -111,8 +109,7 @@ class Tracker:
             is_stored = self._insert(job)
             tracked = Tracked(job, request, is_stored)
             self._hook.install()
-            tracked.children = self._live_children()
-            tracked.own_children = self._own_children_seconds()
+            tracked.children = live_children()
             thread = threading.get_native_id()
             tracked.job = replace(job, start_time=time.time())
             tracked.start_boottime = time.clock_gettime(BOOTTIME)
@@ -129,18 +126,18 @@ class Tracker:
     ) -> BlockResult:
         """Close a block: write its end."""
         with self._lock, self._left_out() as leave_out:
-            own_children = self._own_children_seconds()  # first: what is reaped here is in the counters then
             after, elapsed = read_counters(), time.clock_gettime(BOOTTIME) - tracked.start_boottime
             leave_out()
             own = self._ledger.close(tracked.job.id)
-            live = self._live_children()
+            live = live_children()
             self.blocks.pop(tracked.job.id)
             if not self.blocks:
                 self._hook.remove()
             answer = self._end_sampling(tracked, elapsed)
             started = {pid for pid in live if pid not in tracked.children}
-            counted = self._children(tracked, after, live, own_children)
-            children = counted if not own.has_overlapped else answered_children(answer)
+            children = answered_children(answer)
+            if not own.has_overlapped:
+                children = children_seconds(tracked, after, live)
             end = BlockEnd(
                 status,
                 elapsed,
@@ -295,7 +292,8 @@ class Tracker:
             "start": tracked.start_boottime,
             "thread": thread,
             "threads": self._ledger.threads() if len(self._ledger) > 1 else {},
-            "children": [*tracked.children, *self._starters()],
+            "children": list(tracked.children),
+            "reaped": [before.children_user_seconds, before.children_system_seconds],
             "origin": origin,
             "interval": tracked.request.interval_seconds,
             "profile": tracked.request.with_profile,
@@ -318,39 +316,6 @@ class Tracker:
     def _notes(self) -> tuple[str, ...]:
         client = self._client
         return () if client is None or client.problem is None else (f"samples: {client.problem}",)
-
-    def _own_children_seconds(self) -> tuple[float, float]:
-        """The CPU time of reaped children that are a part of jobtop."""
-        if self._client is not None:
-            self._own_children = self._client.reap_starter()
-        return self._own_children
-
-    def _starters(self) -> list[int]:
-        """The process that starts the sampler, while it is a child of this one."""
-        return [] if self._client is None or self._client.starter is None else [self._client.starter]
-
-    def _live_children(self) -> dict[int, tuple[float, float]]:
-        """The live children of this process, without the one that starts the sampler, and what they have used."""
-        return {pid: used for pid, used in live_children().items() if pid not in self._starters()}
-
-    def _children(
-        self,
-        tracked: Tracked,
-        after: Counters,
-        live: dict[int, tuple[float, float]],
-        own: tuple[float, float],
-    ) -> tuple[float, float]:
-        """User and system seconds of the children that a block started, whether they have exited or not."""
-        before = tracked.before
-        user = after.children_user_seconds - before.children_user_seconds - (own[0] - tracked.own_children[0])
-        system = after.children_system_seconds - before.children_system_seconds - (own[1] - tracked.own_children[1])
-        for pid, (old_user, old_system) in tracked.children.items():
-            if pid not in live:  # it was there before, and was reaped in the block
-                user, system = user - old_user, system - old_system
-        for pid, (new_user, new_system) in live.items():
-            if pid not in tracked.children:
-                user, system = user + new_user, system + new_system
-        return max(0.0, user), max(0.0, system)
 
     def _write_end(self, tracked: Tracked, end: BlockEnd) -> Job:
         """Write the end of a block; where the store cannot be written, into a file that a later verb imports."""
@@ -403,6 +368,20 @@ class Tracker:
                 return work(Jobs(database))
         finally:
             database.close()
+
+
+def children_seconds(tracked: Tracked, after: Counters, live: dict[int, tuple[float, float]]) -> tuple[float, float]:
+    """User and system seconds of the children that a block started; `live` has those that have not exited."""
+    before = tracked.before
+    user = after.children_user_seconds - before.children_user_seconds
+    system = after.children_system_seconds - before.children_system_seconds
+    for pid, (old_user, old_system) in tracked.children.items():
+        if pid not in live:  # it was there before, and was reaped in the block
+            user, system = user - old_user, system - old_system
+    for pid, (new_user, new_system) in live.items():
+        if pid not in tracked.children:
+            user, system = user + new_user, system + new_system
+    return max(0.0, user), max(0.0, system)
 
 
 def answered_children(answer: dict[str, Any]) -> tuple[float, float] | None:
