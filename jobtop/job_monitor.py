@@ -40,7 +40,7 @@ class ActiveJob:
         self.task_id, self.tool, self.script, self.params = task_id, tool, script, dict(params)
         self.block: Block | None = None
         self.container: ContainerWatch | None = None
-        self.start_time, self.began = time.time(), time.monotonic()
+        self.start_time, self.began, self.process = time.time(), time.monotonic(), os.getpid()
 
 
 class JobTracker:
@@ -96,7 +96,7 @@ class JobMonitor:
         job = ActiveJob(str(task_id), tool, script, params or {})
         with self._lock:
             before = self._active.pop(job.task_id, None)
-        if before is not None:
+        if before is not None and before.process == os.getpid():
             logger.warning("Job %s is started again before it was stopped", job.task_id)
             self._end(before, Status.ERROR, None, "started again before it was stopped", None)
         logger.info("Starting job %s: tool=%s, script=%s, params=%s", job.task_id, tool, script, shown(job.params))
@@ -121,7 +121,7 @@ class JobMonitor:
         wanted = checked_status(status)
         with self._lock:
             job = self._active.pop(str(task_id), None)
-        if job is None:
+        if job is None or job.process != os.getpid():  # a forked child has a copy of the jobs of its parent
             logger.warning("Job %s is not monitored: start_monitoring was not called for it", task_id)
             return {}
         return self._end(job, wanted, returncode, error, result)

@@ -1,7 +1,8 @@
 """A process that reads one container for a tracked block, so that the block does not pay for it.
 
-`python -m jobtop.core.track.container_process watch NAME SECONDS` reads until a byte comes or its parent exits, then
-writes the `container_stats` as one line of JSON; `info NAME` writes what the engine says about the container.
+`python -m jobtop.core.track.container_process watch NAME SECONDS PID`, with a socket as standard input, reads until the
+process closes its side or exits, then answers with the `container_stats` as JSON; `info NAME` answers with what the
+engine says about the container.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import json
 import os
 import select
+import socket
 import sys
+from contextlib import suppress
 
 from jobtop.core.errors import JobtopError
 from jobtop.core.measure.collectors.docker.finding import close_engines, find_container, open_engines
 from jobtop.core.measure.collectors.docker.monitor import ContainerMonitor
+from jobtop.core.procfs import start_ticks
 from jobtop.core.track.container_profile import ContainerTally, container_info
 
 TYPE_CHECKING = False
@@ -25,13 +29,13 @@ if TYPE_CHECKING:
 SETTLE_SECONDS = 1.5  # that the last reading may take if there was none: a very short block
 
 
-def watch(name: str, interval_seconds: float) -> dict[str, Any]:
-    """What a container used until standard input has a byte or ends, or why that is not known (`problem`)."""
-    tally, parent = ContainerTally(_host_memory_bytes()), os.getppid()
+def watch(name: str, interval_seconds: float, pid: int) -> dict[str, Any]:
+    """What a container used until standard input ends, or why that is not known (`problem`)."""
+    tally, started = ContainerTally(_host_memory_bytes()), start_ticks(pid)
     with ContainerMonitor(interval_seconds=interval_seconds) as monitor:
         while True:
-            # A forked sibling may hold the pipe open when the parent has exited.
-            is_over = bool(select.select([0], [], [], interval_seconds)[0]) or os.getppid() != parent
+            # A forked child may hold the socket open when the process has exited.
+            is_over = bool(select.select([0], [], [], interval_seconds)[0]) or start_ticks(pid) != started
             if is_over and not tally.stats():
                 monitor.settle(SETTLE_SECONDS)
             snapshot = monitor.snapshot()
@@ -78,9 +82,9 @@ def _host_memory_bytes() -> int | None:
 
 def main() -> None:
     verb, name, *rest = sys.argv[1:]
-    answer = info(name) if verb == "info" else watch(name, float(rest[0]))
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
+    answer = info(name) if verb == "info" else watch(name, float(rest[0]), int(rest[1]))
+    with suppress(OSError), socket.socket(fileno=os.dup(0)) as connection:
+        connection.sendall(json.dumps(answer).encode())
     os._exit(0)  # threads of an engine that hangs would delay the end
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
+import socket
 import sys
+import time
 from contextlib import suppress
+
+from jobtop.lifecycle.tracking.client import SHELL, START
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +18,8 @@ if TYPE_CHECKING:
 MODULE = "jobtop.core.track.container_process"
 ANSWER_SECONDS = 5.0  # for its last reading; an engine that hangs gives none
 INFO_SECONDS = 10.0
+PART_BYTES = 65536
+NO_ANSWER = "the container engine does not answer"
 
 
 class ContainerWatch:
@@ -21,32 +27,19 @@ class ContainerWatch:
 
     def __init__(self, name: str, interval_seconds: float) -> None:
         self.problem: str | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
         try:
-            # A session of its own: Ctrl-C is for the program that is tracked.
-            self._process = subprocess.Popen(
-                _command("watch", name, f"{interval_seconds:g}"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            self._socket = _start("watch", name, f"{interval_seconds:g}", str(os.getpid()))
         except (OSError, ValueError) as error:
             self.problem = str(error)
 
     def close(self) -> dict[str, Any]:
         """The container's part of a profile; empty, with a `problem`, if nothing was read."""
-        process, self._process = self._process, None
-        if process is None:
+        connection, self._socket = self._socket, None
+        if connection is None:
             return {}
-        output = b""
-        try:
-            output, _ = process.communicate(b"\n", ANSWER_SECONDS)
-        except (OSError, ValueError, subprocess.TimeoutExpired):
-            self.problem = "the container engine does not answer"
-            _end(process)
-        answer = _parsed(output)
-        self.problem = answer.get("problem") or self.problem
+        answer = _answer(connection, ANSWER_SECONDS)
+        self.problem = answer.get("problem")
         stats = answer.get("stats")
         return stats if isinstance(stats, dict) else {}
 
@@ -54,39 +47,45 @@ class ContainerWatch:
 def read_container_info(name: str) -> tuple[dict[str, Any], str | None]:
     """What the engine says about a container, and why nothing, if so."""
     try:
-        done = subprocess.run(
-            _command("info", name),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=INFO_SECONDS,
-            check=False,
-        )
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        answer = _answer(_start("info", name), INFO_SECONDS)
+    except (OSError, ValueError) as error:
         return {}, str(error)
-    answer = _parsed(done.stdout)
     info = answer.get("info")
     return (info if isinstance(info, dict) else {}), answer.get("problem")
 
 
-def _command(*arguments: str) -> list[str]:
-    return [sys.executable, "-P", "-m", MODULE, *arguments]
+def _start(*arguments: str) -> socket.socket:
+    """Start the process, which is no child of this one: a block would count it."""
+    if not sys.executable:
+        raise ValueError("this Python does not know its own path")
+    ours, theirs = socket.socketpair()
+    with theirs:
+        actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 3)]
+        actions += [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
+        command = [SHELL, "-c", START, "sh", sys.executable, "-P", "-m", MODULE, *arguments]
+        try:
+            starter = os.posix_spawn(SHELL, command, os.environ, file_actions=actions, setsid=True)
+        except BaseException:
+            ours.close()
+            raise
+    with suppress(ChildProcessError):
+        os.waitpid(starter, 0)
+    return ours
 
 
-def _parsed(output: bytes) -> dict[str, Any]:
-    with suppress(ValueError):
-        answer = json.loads(output)
-        if isinstance(answer, dict):
-            return answer
-    return {"problem": "the process that reads containers failed"}
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    with suppress(OSError):
-        process.kill()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            with suppress(OSError):
-                stream.close()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(ANSWER_SECONDS)
+def _answer(connection: socket.socket, seconds: float) -> dict[str, Any]:
+    """Ask for the answer, which comes before the process exits."""
+    due, received = time.monotonic() + seconds, b""
+    with connection, suppress(OSError):
+        connection.shutdown(socket.SHUT_WR)
+        while True:
+            connection.settimeout(max(0.001, due - time.monotonic()))
+            part = connection.recv(PART_BYTES)
+            if not part:
+                break
+            received += part
+    try:
+        answer = json.loads(received)
+    except ValueError:
+        return {"problem": NO_ANSWER}
+    return answer if isinstance(answer, dict) else {"problem": NO_ANSWER}

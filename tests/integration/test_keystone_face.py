@@ -259,6 +259,8 @@ def test_a_container_that_ran_meanwhile_and_is_gone_has_its_numbers(jobtop: Jobt
         assert float(found["container_stats"]["cpu_percent"]) > 0
         assert found["container_stats"]["memory_max_mb"] > 0
     assert made["heavy"] == []  # the program itself imports no client of engines
+    used = made["entry"]["resource_usage"]["cpu_total_seconds"]
+    assert used < 0.2, "the job pays for reading its container"  # which takes more than that
     [info] = informed
     assert (info["name"], info["status"]) == ("jobtop-face-later", "running")
 

@@ -123,6 +123,16 @@ def test_a_job_that_is_not_monitored_is_a_warning(tracking: FakeTracking, caplog
     assert "t is not monitored" in caplog.text
 
 
+def test_a_forked_child_does_not_end_the_job_of_its_parent(
+    tracking: FakeTracking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor = JobMonitor()
+    monitor.start_monitoring("t")
+    monkeypatch.setattr(job_monitor.os, "getpid", lambda: 1)
+    assert monitor.stop_monitoring("t", "success") == {}
+    assert tracking.blocks[0].closed == []
+
+
 def test_a_job_that_is_started_twice_ends_the_first_one(tracking: FakeTracking) -> None:
     monitor = JobMonitor()
     monitor.start_monitoring("t")
