@@ -26,7 +26,7 @@ TOOLS = """
 [[tool]]
 name = "fenicsx"
 command = ["true", "{script}"]
-benchmark = "poisson.py"
+benchmark = "HOME/poisson.py"
 [[tool]]
 name = "lammps"
 command = ["true", "{script}"]
@@ -78,7 +78,7 @@ def with_tools(jobtop: Jobtop) -> None:
         (jobtop.home / script).write_text("")
     config = jobtop.home / ".config/jobtop/config.toml"
     config.parent.mkdir(parents=True)
-    config.write_text(TOOLS)
+    config.write_text(TOOLS.replace("HOME", str(jobtop.home)))
 
 
 def test_the_examples_of_job_monitoring_yield_the_shapes_of_the_guide(jobtop: Jobtop) -> None:
@@ -92,6 +92,8 @@ def test_the_examples_of_job_monitoring_yield_the_shapes_of_the_guide(jobtop: Jo
     assert {"my-task-123", "task-456"} <= {job["task_id"] for job in jobs}
     assert all(has_shape(job, entry | {"params": {}}) for job in jobs)
     assert named(made, "recent_jobs") == jobs[:10]
+    if PIPELINE:
+        assert all(has_shape(result, {"resource_usage": entry["resource_usage"]}) for result in named(made, "results"))
     summary = named(made, "stats")
     assert summary["success_rate"] == 100.0
     assert {"count", "successful", "failed", "total_duration"} <= summary["by_tool"]["fenicsx"].keys()
@@ -117,6 +119,8 @@ def test_the_examples_of_resource_profiling_yield_the_shapes_of_the_guide(
     assert has_shape(profiles[1], whole | shown("resource-profiling", "container_stats"))
     for part in ("cpu", "memory", "io_stats"):
         assert has_shape(profiles[0], shown("resource-profiling", part))
+    if PIPELINE:
+        assert [run["run_number"] for run in named(made, "result")["runs"]] == [1, 2, 3]
     percent = float(profiles[1]["container_stats"]["cpu_percent"])
     assert 0 < percent <= 110
     assert "Container Memory:" in printed
