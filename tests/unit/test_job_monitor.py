@@ -128,7 +128,7 @@ def test_a_forked_child_does_not_end_the_job_of_its_parent(
 ) -> None:
     monitor = JobMonitor()
     monitor.start_monitoring("t")
-    monkeypatch.setattr(job_monitor.os, "getpid", lambda: 1)
+    monkeypatch.setattr("jobtop.job_monitor.os.getpid", lambda: 1)
     assert monitor.stop_monitoring("t", "success") == {}
     assert tracking.blocks[0].closed == []
 
