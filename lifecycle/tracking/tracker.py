@@ -64,6 +64,7 @@ class BlockRequest:
     parent_id: str | None = None
     interval_seconds: float | None = None
     with_profile: bool = False
+    without: tuple[str, ...] = ()  # sources that the profile does not need
 
 
 @record
@@ -296,6 +297,7 @@ class Tracker:
             "origin": origin,
             "interval": tracked.request.interval_seconds,
             "profile": tracked.request.with_profile,
+            "without": list(tracked.request.without),
         }
 
     # -- parts of closing
