@@ -40,11 +40,11 @@ def with_tool(request: Request, tool: Tool, script: str, environ: Mapping[str, s
         order,
         volumes=(*volumes, *missing_mounts(request.cwd, script, volumes)),
         workdir=order.workdir or request.cwd,
-        env=handed | (order.env or {}),
+        env=handed | request.env | (order.env or {}),
     )
     limits = request.limits
     holds = bool(limits.memory_bytes or limits.cpus or limits.pids)  # the engine enforces them
-    return replace(request, kind="container", container=order, limits=replace(limits, enforced=holds))
+    return replace(request, kind="container", container=order, env={}, limits=replace(limits, enforced=holds))
 
 
 def missing_mounts(cwd: str, script: str, volumes: tuple[str, ...]) -> list[str]:

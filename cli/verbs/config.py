@@ -26,8 +26,8 @@ from jobtop.core.units import printable
 def config(ctx: click.Context, style: str) -> int:
     """Print every setting, its value and where it came from.
 
-    The rules of [[retention]] and [[alert]], the actions and the tools follow, and the parts of ./jobtop.toml that are ignored
-    because it is not trusted.
+    The rules of [[retention]] and [[alert]], the actions and the tools follow, and the parts of ./jobtop.toml that are
+    ignored because it is not trusted.
     """
     if ctx.invoked_subcommand is not None:
         return 0

@@ -129,7 +129,7 @@ def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple
 def without_hidden(
     words: tuple[str, ...], params: Mapping[str, Any], shown_params: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """The words of a command, without the secret values of parameters: a tool may put them there without their names."""
+    """The words of a command, without secret values of parameters, which a tool may put there without their names."""
     for key, value in params.items():
         if isinstance(value, str) and len(value) >= SHORTEST_SECRET and shown_params[key] != value:
             words = tuple(word.replace(value, str(shown_params[key])) for word in words)
