@@ -1,1 +1,1 @@
-"""Tracked blocks of a Python program: what is read while one runs, and how it is summed up."""
+"""Measuring parts of a Python process: what each tracked block used, in the process itself and in its sampler."""
