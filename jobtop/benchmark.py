@@ -142,7 +142,7 @@ class BenchmarkRunner:
         return self._folder() / f"{name}.json"
 
 
-def check_order(tool: str, device: str, runs: int, script: str | None) -> str:
+def check_order(tool: str, device: str, runs: Any, script: str | None) -> str:
     """The script to run; JobtopError before the first run if it cannot work."""
     if device not in DEVICES:
         raise BadValue(f'device: "{device}" is not one of {", ".join(DEVICES)}{did_you_mean(device, DEVICES)}')

@@ -39,7 +39,7 @@ class Task:
 
     tool: str
     script: str
-    params: Mapping[str, Any] = fresh(default_factory=dict)
+    params: Any = fresh(default_factory=dict)  # a dict with names; checked before anything is queued
 
 
 class TaskPipeline:

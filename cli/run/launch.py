@@ -350,7 +350,8 @@ def make_request(app: App, command: tuple[str, ...], options: dict[str, Any]) ->
         return request
     from jobtop.lifecycle.tools import with_tool
 
-    return with_tool(request, *options[TOOL_CALL], app.environ)
+    tool, script = options[TOOL_CALL]
+    return with_tool(request, tool, script, app.environ)
 
 
 def holds_limits(options: dict[str, Any]) -> bool:
