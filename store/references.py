@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Reader = Callable[[Jobs], list[Job]]
     Ask = Callable[[Reader], list[Found]]  # asks every store
 
-EXTERNAL_ID_SHOWN = 8  # characters of an external id that are enough; more only if nothing else is meant
+EXTERNAL_ID_SHOWN = 8  # characters of an external id that are enough
 HIGHEST_PLACE = 999  # of `@2`
 MOST_NAMED = 8
 MOST_NAMES = 5
@@ -84,8 +84,6 @@ def _searches(word: str, ask: Ask) -> Iterator[list[Found]]:
             named = _newest(ask(_with_name(word)))
             others = {job.id: (store, job) for store, job in [*named, *_with_prefix(word, ask)]}
             yield list(others.values())
-        if len(word) > EXTERNAL_ID_SHOWN:  # as other programs print ids: their first 12 characters, for example
-            yield _with_external_prefix(word, ask)
 
 
 def _by_any_id(word: str, ask: Ask) -> Iterator[list[Found]]:
@@ -93,16 +91,9 @@ def _by_any_id(word: str, ask: Ask) -> Iterator[list[Found]]:
     if is_job_id(word.lower()):
         yield ask(_where("id = ?", word.lower()))
     yield _last_attempts(ask(_where("external_id = CAST(? AS TEXT)", stored_text(word))))
-    if len(word) == EXTERNAL_ID_SHOWN:
-        yield _with_external_prefix(word, ask)
-
-
-def _with_external_prefix(word: str, ask: Ask) -> list[Found]:
-    """The jobs with an external id that begins so; of a retried one its last attempt."""
-    if not isinstance(stored_text(word), str):
-        return []
-    begins = "external_id > ? AND external_id < ? AND substr(external_id, 1, length(?)) = ?"
-    return _last_attempts(ask(_where(begins, word, f"{word}\U0010ffff", word, word)))
+    if len(word) == EXTERNAL_ID_SHOWN and isinstance(stored_text(word), str):
+        begins = "external_id > ? AND external_id < ? AND substr(external_id, 1, length(?)) = ?"
+        yield _last_attempts(ask(_where(begins, word, f"{word}\U0010ffff", word, word)))
 
 
 def _by_place(word: str, ask: Ask) -> Iterator[list[Found]]:

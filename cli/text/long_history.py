@@ -11,7 +11,6 @@ from jobtop.core.units import ABSENT, printable
 from jobtop.store.jobs import Jobs
 
 LONGEST_ERROR = 300
-SHOWN_TASK_ID = 12  # characters of the id of another program
 
 
 def long_text(app: App, found: Sequence[tuple[Jobs, Job]]) -> str:
@@ -27,7 +26,7 @@ def job_lines(app: App, number: int, store: Jobs, job: Job) -> Iterator[str]:
     yield f"{begin}{job.id[:8]}  {printable(job.name)}  {COLUMNS['status'].text(app, store, job)}{on}"
     script = f", script {printable(job.script)}" if job.script else ""
     rows = (
-        ("task", task_text(job)),
+        ("task", printable(job.external_id) if job.external_id else None),
         ("tool", f"{printable(job.tool)}{script}" if job.tool else None),
         ("started", local(job.start_time) if job.start_time is not None else None),
         ("time", COLUMNS["time"].text(app, store, job)),
@@ -38,14 +37,6 @@ def job_lines(app: App, number: int, store: Jobs, job: Job) -> Iterator[str]:
     for title, value in rows:
         if value and value != ABSENT:
             yield f"{'':<{len(begin)}}{title:<9}{value}"
-
-
-def task_text(job: Job) -> str | None:
-    """Return the id that another program or the user gave the job, as far as it is needed to name the job."""
-    if not job.external_id:
-        return None
-    is_long = len(job.external_id) > SHOWN_TASK_ID
-    return printable(job.external_id[:SHOWN_TASK_ID]) + ("…" if is_long else "")
 
 
 def error_text(job: Job) -> str | None:

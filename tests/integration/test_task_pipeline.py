@@ -325,6 +325,14 @@ def test_the_command_lines_of_keystones_documents_run(jobtop: Jobtop, shell: dic
     assert "fenicsx" in printed["job-details TASK"]
 
 
+def test_a_job_of_a_tool_runs_again_with_other_parameters(jobtop: Jobtop, shell: dict[str, str]) -> None:
+    run_in(jobtop.home, shell, "jobtop", "run", "--quiet", "fenicsx", "poisson.py", "--param", "mesh_size=2")
+    again = run_in(jobtop.home, shell, "jobtop", "rerun", "--quiet", "last", "--param", "mesh_size=3")
+    assert again == "params {'mesh_size': 3}\n"
+    record = json.loads(run_in(jobtop.home, shell, "jobtop", "show", "last", "--json"))
+    assert (record["params"], record["tool"], record["script"]) == ({"mesh_size": 3}, "fenicsx", "poisson.py")
+
+
 def blocks(language: str) -> list[str]:
     """The blocks of the page in one language."""
     return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", (ROOT / "docs/pipeline.md").read_text(encoding="utf-8"))
