@@ -218,7 +218,7 @@ def test_a_job_of_a_tool_gets_the_parameters_of_the_form(queue: Queue, paths: St
     filled = filled_form(paths, job, {})
     assert "JOBTOP_PARAMS" not in filled.texts["env"]
     for text, expected in (("mesh=1", params), ("mesh=2, n=3", {"mesh": 2, "n": 3, "api_key": "s3cr3t"})):
-        new, wrong = read_form(filled.texts | {"params": text}, {}, filled)
+        new, wrong = read_form({**filled.texts, "params": text}, {}, filled)
         assert new is not None, wrong
         environment = (new.request.environment or {}) | new.request.env
         assert json.loads(environment["JOBTOP_PARAMS"]) == expected

@@ -68,7 +68,7 @@ def test_a_long_history_has_tool_script_cpu_time_in_parts_and_error(verb: tuple[
     first, second = call(*verb).stdout.split("\n\n")
     assert first.startswith("1. ")
     wanted = ("poisson", "success", "fenicsx, script poisson.py", "4m58s (4m45s user, 12s system)", "2.0 GiB peak")
-    assert [words for words in (*wanted, HISTORY[0]["task_id"]) if words not in first] == []
+    assert [words for words in (*wanted, str(HISTORY[0]["task_id"])) if words not in first] == []
     assert "error" not in first
     wanted = ("failed", "lammps, script example.lammps", "(40s user, 2.2s system)", "512.3 MiB", f"error    {ERROR}")
     assert [words for words in wanted if words not in second] == []
