@@ -73,7 +73,7 @@ class BenchmarkRunner:
             "tool": tool,
             "device": device,
             "script": script,
-            "params": dict(task.params),
+            "params": results[0]["params"],  # as recorded, without secrets
             "host": hostname(),
             "started_at": iso(started_at),
             "runs": results,

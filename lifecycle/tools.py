@@ -22,13 +22,17 @@ if TYPE_CHECKING:
     from jobtop.core.run.tools import Tool
 
 
-def with_tool(request: Request, tool: Tool, script: str, environ: Mapping[str, str]) -> Request:
+def with_tool(
+    request: Request, tool: Tool, script: str, environ: Mapping[str, str], is_forced: bool = False
+) -> Request:
     """Return the request with the command of a tool, or its container, and with the parameters in its environment.
 
-    An image and options of the container that the request has already are kept.
+    An image and options of the container that the request has already are kept. UsageError if there is no such script,
+    unless the request is forced.
     """
     is_container = request.container is not None or tool.image is not None
-    refuse_missing_script(tool, script, request.cwd, is_container)
+    if not is_forced:
+        refuse_missing_script(tool, script, request.cwd, is_container)
     command = tool_command(tool, script, request.params)
     handed = {VARIABLE: params_text(request.params)}
     request = replace(request, command=command, tool=tool.name, script=script)

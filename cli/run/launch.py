@@ -351,7 +351,7 @@ def make_request(app: App, command: tuple[str, ...], options: dict[str, Any]) ->
     from jobtop.lifecycle.tools import with_tool
 
     tool, script = options[TOOL_CALL]
-    return with_tool(request, tool, script, app.environ)
+    return with_tool(request, tool, script, app.environ, bool(options.get("force")))
 
 
 def holds_limits(options: dict[str, Any]) -> bool:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from jobtop.core.config import Config, ToolTable
 
+SECTION = "tool"
 SCRIPT, PARAMS = "script", "params"
 VARIABLE = "JOBTOP_PARAMS"  # in the environment of a job of a tool: its parameters as JSON
 MOST_PARAMS_BYTES = 100 * 1024  # Linux takes 128 KiB for one variable or argument
@@ -112,6 +113,8 @@ def required_tool(config: Config, name: str, environ: Mapping[str, str]) -> Tool
     """The tool of that name; ConfigError says how to set one up."""
     tool = find_tool(config, name, environ)
     if tool is None:
+        if files := [file for key, _, file in config.ignored if key == SECTION]:
+            raise ConfigError(f'no tool is named "{printable(name[:60])}"; {files[0]} has tools: jobtop config trust')
         hint = did_you_mean(name, [table.name for table in config.tools])
         example = f'[[tool]] name = "{printable(name[:40])}", command = ["python", "{{script}}"]'
         raise ConfigError(f'no tool is named "{printable(name[:60])}"{hint}; add it to config.toml: {example}')

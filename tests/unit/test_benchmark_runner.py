@@ -3,6 +3,8 @@
 import json
 import math
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,14 @@ def result(*durations: float, device: str = "cpu") -> dict[str, Any]:
         "runs": [{"duration_seconds": NAN, "error": None}],
         "comparison": None,
     }
+
+
+def test_the_classes_import_no_console_no_verbs_and_no_docker() -> None:
+    source = "import sys; from jobtop import BenchmarkRunner, TaskPipeline; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    names = set(done.stdout.split())
+    assert names & {"textual", "rich", "docker", "click", "psutil", "pynvml", "jobtop.cli", "jobtop.tui"} == set()
 
 
 def test_statistics_leave_out_what_is_not_known() -> None:

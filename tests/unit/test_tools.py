@@ -102,6 +102,8 @@ def test_the_file_of_a_project_has_tools_only_when_it_is_trusted(machine: Machin
     machine.write(machine.project_file, FENICSX)
     config = machine.load()
     assert (config.tools, [key for key, *_ in config.ignored]) == ((), ["tool"])
+    with pytest.raises(ConfigError, match="jobtop config trust"):
+        required_tool(config, "fenicsx", machine.environ)
     assert "[[tool]] fenicsx" in machine.trust().settings
     assert [tool.name for tool in machine.load().tools] == ["fenicsx"]
 
@@ -187,6 +189,11 @@ def test_a_call_of_a_tool_that_cannot_work_queues_nothing(
     assert (code, out) == (2, "")
     assert_one_line(err, *expected)
     assert call("history", "--json").stdout in ("[]\n", "")
+
+
+def test_a_script_that_an_earlier_job_writes_may_be_queued_by_force(script: str) -> None:
+    job = queued("--force", "fenicsx", "later.py", "--param", "mesh=1")
+    assert (job["script"], job["queue"]["is_forced"]) == ("later.py", True)
 
 
 def test_config_shows_the_tools_and_what_is_wrong_with_them(script: str, tmp_path: Path) -> None:
