@@ -21,11 +21,13 @@ _MODULES = {
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # For type checkers and editors: a line `from jobtop.running import run as run` per name above.
+    from jobtop.benchmark import BenchmarkRunner as BenchmarkRunner
     from jobtop.job_monitor import JobMonitor as JobMonitor
     from jobtop.job_monitor import get_monitor as get_monitor
     from jobtop.resource_profiler import ContainerResourceMonitor as ContainerResourceMonitor
     from jobtop.resource_profiler import ResourceProfiler as ResourceProfiler
     from jobtop.resource_profiler import get_profiler as get_profiler
+    from jobtop.task_pipeline import TaskPipeline as TaskPipeline
     from jobtop.tracking import track as track
 else:  # a type checker that sees __getattr__ accepts every name
     __all__ = ("__version__", *_MODULES)  # noqa: PLE0604 - these are strings
