@@ -3,6 +3,7 @@
 import random
 import re
 
+from rich.cells import get_character_cell_size
 from rich.segment import Segment
 from rich.style import Style
 
@@ -29,6 +30,8 @@ class Terminal:
                 x += int(numbers or 1)
             elif command == "m":
                 codes = self.styled(codes, numbers)
+            elif not get_character_cell_size(character):
+                self.cells[y][x - 1] = self.cells[y][x - 1][0] + character, codes
             else:
                 for place, cell in enumerate(cells_of(character)):
                     self.cells[y][x + place] = cell, codes
