@@ -14,6 +14,8 @@ from textual import events
 from textual.app import App
 from textual.binding import BindingType
 from textual.command import CommandPalette
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 from textual.screen import ModalScreen, Screen
 
@@ -31,11 +33,15 @@ from jobtop.tui.data.view import JobRow, View
 from jobtop.tui.page import Page, TopLine
 from jobtop.tui.palette import THEMES
 from jobtop.tui.preferences import Preferences
+from jobtop.tui.terminal_driver import TerminalDriver
+from jobtop.tui.terminal_output import TerminalOutput
 from jobtop.tui.widgets.cells import safe_text
 from jobtop.tui.widgets.painting import ASCII_CLASS
 from jobtop.tui.workers import start_work
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from jobtop.core.alerts.model import Rule
     from jobtop.core.analysis.cost import Prices
     from jobtop.store.incidents import Incident
@@ -107,6 +113,7 @@ class Console(App[int]):
 
     def __init__(self, options: Options) -> None:
         super().__init__()
+        self._output = TerminalOutput(self)
         self.options = options
         self.view: View | None = None
         self.answer: str | None = None  # "stop" or "detach": the user's answer about the attended job
@@ -134,6 +141,16 @@ class Console(App[int]):
         self.stylesheet.set_variables(self.get_css_variables())
         self.set_class(self.current_theme.dark, "-dark-mode")
         self.set_class(not self.current_theme.dark, "-light-mode")
+
+    def get_driver_class(self) -> type[Driver]:
+        driver = super().get_driver_class()
+        return TerminalDriver if driver is LinuxDriver else driver
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        """Write a picture to the terminal; Textual would write all cells of every line that has changed."""
+        is_visible = self._running and not self._closed and not self.is_headless and not self._batch_count
+        if not (is_visible and renderable is not None and self._output.show(renderable)):
+            super()._display(screen, renderable)
 
     def post_view(self, view: View) -> None:
         """Post a view to the app; called in the feed's thread."""
