@@ -28,6 +28,8 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 class Foreground:
     """Passes signals on to one job and waits for its end; calls `on_stop` at each request to end the job."""
 
+    idle_ms: int | None = None  # the longest wait without a look at signals; None: signals wake us
+
     def __init__(
         self,
         supervisor: Supervisor,
@@ -100,8 +102,11 @@ class Foreground:
             handler = signal.getsignal(number)
             if handler != signal.SIG_IGN:
                 handlers[number] = handler
-                signal.signal(number, lambda *_: None)
+                signal.signal(number, self._note)
         return handlers
+
+    def _note(self, *_: object) -> None:
+        """Handle a signal: nothing to do, since its number is written to the wakeup descriptor."""
 
     def _receive(self) -> Facts | None:
         terminal, status, wakeup = self.supervisor.terminal, self.supervisor.status_read, self.wakeup_read
@@ -113,7 +118,7 @@ class Foreground:
                 poll.register(terminal.master, select.POLLOUT)
             elif terminal and self.reads_input:
                 poll.register(0, select.POLLIN)
-            ready = poll.poll(None if self.on_lasting is None else LASTING_MS)
+            ready = poll.poll(self.idle_ms if self.on_lasting is None else LASTING_MS)
             if not ready and self.on_lasting is not None:
                 on_lasting, self.on_lasting = self.on_lasting, None
                 if on_lasting():
@@ -175,7 +180,7 @@ class Foreground:
         self.raw.leave()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, lambda *_: None)
+        signal.signal(signal.SIGTSTP, self._note)
         self._take_terminal()
         if self.pause is not None:
             self.pause(False)
