@@ -115,7 +115,7 @@ def start_shim(captures: bool) -> Supervisor:
     replaced = () if captures else tuple(fd for fd in terminal_descriptors() if fd != 0)
     supervisor = new_supervisor(open_terminal() if replaced else None)
     if supervisor.terminal is not None:
-        set_up_terminal(supervisor.terminal)
+        set_up_terminal(supervisor.terminal, ours_is_raw=False)
         supervisor.terminal.replaced, supervisor.terminal.is_controlling = replaced, False
     if captures:
         supervisor.copied = ()

@@ -287,8 +287,11 @@ def makes_signals(terminal: Terminal) -> bool:
     return bool(termios.tcgetattr(terminal.master)[3] & termios.ISIG)
 
 
-def set_up_terminal(terminal: Terminal) -> None:
-    """Give the terminal of the job the settings and the size of ours; without echo if we have none."""
+def set_up_terminal(terminal: Terminal, ours_is_raw: bool = True) -> None:
+    """Give the terminal of the job the settings and the size of ours; without echo if we have none.
+
+    If ours stays as it is, it adds a carriage return to each line feed, and that of the job must not.
+    """
     import termios
 
     if os.isatty(0):
@@ -296,7 +299,7 @@ def set_up_terminal(terminal: Terminal) -> None:
     else:
         settings = termios.tcgetattr(terminal.master)
         settings[3] &= ~termios.ECHO
-    if not os.isatty(1):
+    if not ours_is_raw or not os.isatty(1):
         settings[1] &= ~termios.ONLCR  # pipes and files get line feeds alone
     termios.tcsetattr(terminal.master, termios.TCSANOW, settings)
     copy_size(terminal)
