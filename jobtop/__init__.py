@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from jobtop.records import Series as Series
     from jobtop.running import run as run
     from jobtop.running import submit as submit
+    from jobtop.tracking import track as track
 else:  # a type checker that sees __getattr__ accepts every name
     __all__ = ("__version__", *_MODULES)  # noqa: PLE0604 - these are strings
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
@@ -133,7 +134,7 @@ def request_of(function: str, command: str | Sequence[Text], options: JobOptions
         env=variables_of(options) if container is None else {},
         params={str(key): plain(value) for key, value in (options.get("params") or {}).items()},
         tags=tags_of(options.get("tags") or ()),
-        parent_id=os.environ.get("JOBTOP_JOB_ID"),
+        parent_id=(None if detached else open_block_id()) or os.environ.get("JOBTOP_JOB_ID"),
         limits=limits,
         grace_seconds=parsed("grace", parse_duration, options.get("grace")),
         after_exit=parsed("after_exit", values.after_exit, options.get("after_exit")),
@@ -141,6 +142,16 @@ def request_of(function: str, command: str | Sequence[Text], options: JobOptions
         nice=parsed("nice", values.nice, options.get("nice")),
         ionice=parsed("ionice", values.ionice, options.get("ionice")),
     )
+
+
+def open_block_id() -> str | None:
+    """Return the id of the tracked block that this code runs in; None if it is in none."""
+    if "jobtop.tracking" not in sys.modules:
+        return None
+    from jobtop.tracking import current_block
+
+    block = current_block()
+    return None if block is None or block.record is not None else block.id
 
 
 def limits_of(options: JobOptions) -> Limits:

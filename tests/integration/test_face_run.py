@@ -263,3 +263,13 @@ def test_a_program_that_forks_while_a_job_runs_keeps_both(tmp_path: Path) -> Non
     assert jobtop.run(line, shell=True, timeout=30).ok
     thread.join()
     assert os.waitpid(pids[0], 0)[1] == 0
+
+
+def test_a_job_inside_a_tracked_block_has_the_block_as_parent(jobtop: Jobtop) -> None:
+    source = (
+        "import jobtop\nwith jobtop.track('outer') as block:\n    print(jobtop.run(['true']).parent_id == block.id)"
+    )
+    finished = subprocess.run(
+        [jobtop.python, "-c", source], env=dict(jobtop.env), capture_output=True, text=True, timeout=60
+    )
+    assert finished.stdout == "True\n", finished.stderr
