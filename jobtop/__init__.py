@@ -7,6 +7,7 @@ _MODULES = {
     "AmbiguousJob": "jobtop.core.errors",
     "BadValue": "jobtop.core.errors",
     "BenchmarkRunner": "jobtop.benchmark",
+    "Block": "jobtop.tracking",
     "ConfigError": "jobtop.core.errors",
     "ContainerResourceMonitor": "jobtop.resource_profiler",
     "DetachedJob": "jobtop.detached",
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from jobtop.records import Series as Series
     from jobtop.running import run as run
     from jobtop.running import submit as submit
+    from jobtop.tracking import Block as Block
     from jobtop.tracking import track as track
 else:  # a type checker that sees __getattr__ accepts every name
     __all__ = ("__version__", *_MODULES)  # noqa: PLE0604 - these are strings

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 def run(
     command: str | Sequence[Text],
     *,
-    check: bool = ...,
-    capture_output: bool = ...,
-    detach: Literal[False] = ...,
+    check: bool = False,
+    capture_output: bool = False,
+    detach: Literal[False] = False,
     **options: Unpack[JobOptions],
 ) -> JobRecord: ...
 @overload
