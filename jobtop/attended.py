@@ -40,7 +40,7 @@ START_CODES = frozenset({ExitCode.NOT_EXECUTABLE, ExitCode.NOT_FOUND})
 
 
 class GuardedMonitoring(Monitoring):
-    """Sampling that cannot stop the job: a failure is a warning."""
+    """Sampling that cannot disturb the program: a failure is a warning."""
 
     def begin(self) -> bool:
         try:
@@ -48,6 +48,12 @@ class GuardedMonitoring(Monitoring):
         except (JobtopError, OSError, RuntimeError) as error:
             warn(f"the job runs, but is not sampled: {error}")
             return False
+
+    def close(self, job: Job) -> None:
+        try:
+            super().close(job)
+        except (JobtopError, OSError, RuntimeError) as error:
+            warn(f"job {job.id[:8]} is recorded, but its alerts or last samples may not be: {error}")
 
 
 def run_attended(context: Context, request: Request, captures: bool) -> Job:
@@ -57,44 +63,28 @@ def run_attended(context: Context, request: Request, captures: bool) -> Job:
     """
     flush_streams()
     supervisor = start_shim(captures)
-    request = replace(request, pty=supervisor.terminal is not None)
+    is_ordered, done, recorder = False, None, None
     try:
+        request = replace(request, pty=supervisor.terminal is not None)
         job, spec = prepare(request, supervisor.job_id, context.paths.host, context.config)
         recorder = begin_record(context, job, spec, captures)
-    except BaseException:
-        supervisor.close()
-        release(supervisor, is_settled=True)
-        raise
-    host = Host(context.paths, context.config, os.environ, warn, log_alert, is_jobtop=False)
-    monitoring = GuardedMonitoring(host, recorder, job.id)
-    recorder.own_cost = cost_of(monitoring)
-    foreground = EmbeddedForeground(
-        supervisor,
-        spec.grace_seconds,
-        recorder.stop_requested,
-        recorder.paused,
-        pausing_of(recorder),
-        lambda: start_agent(context),
-        warn,
-    )
-    done: Job | None = None
-    try:
+        monitoring = monitoring_of(context, recorder)
+        foreground = foreground_of(context, recorder, supervisor, spec.grace_seconds)
         with foreground:
-            order = Order(
-                spec,
-                recorder.directory,
-                "cgroup" not in context.config.texts("monitor.without"),
-                not in_background(),
-                recorder.successor(context.sets),
-                supervisor,
-            )
+            with_cgroup = "cgroup" not in context.config.texts("monitor.without")
+            successor = recorder.successor(context.sets)
+            order = Order(spec, recorder.directory, with_cgroup, not in_background(), successor, supervisor)
+            is_ordered = True
             done, _, _ = run_to_end(order, recorder, foreground, monitoring)
             monitoring.close(done)
     finally:
-        if done is None:
-            recorder.detached()  # this program may run for long: others record the end of the job
-        recorder.close()
-        release(supervisor, is_settled=done is not None and done.settled)
+        if not is_ordered:
+            supervisor.close()  # the shim exits without an order
+        if recorder is not None:
+            if done is None:
+                recorder.detached()  # this program may run for long: others record the end of the job
+            recorder.close()
+        release(supervisor, is_settled=not is_ordered or (done is not None and done.settled))
     with suppress(OSError):
         journal.write(context.paths.names.log, *journal.outcome(done))
     sweep_specs(context.paths, context.config.number("store.spec_days"))
@@ -102,6 +92,29 @@ def run_attended(context: Context, request: Request, captures: bool) -> Job:
     if done.status is Status.ERROR:
         raise start_error(done)
     return done
+
+
+def monitoring_of(context: Context, recorder: Recorder) -> Monitoring:
+    """Return what samples the job in this program."""
+    host = Host(context.paths, context.config, os.environ, warn, log_alert, is_jobtop=False)
+    monitoring = GuardedMonitoring(host, recorder, recorder.job.id)
+    recorder.own_cost = cost_of(monitoring)
+    return monitoring
+
+
+def foreground_of(
+    context: Context, recorder: Recorder, supervisor: Supervisor, grace_seconds: float
+) -> EmbeddedForeground:
+    """Return what passes signals to the job and waits for it."""
+    return EmbeddedForeground(
+        supervisor,
+        grace_seconds,
+        recorder.stop_requested,
+        recorder.paused,
+        pausing_of(recorder),
+        lambda: start_agent(context),
+        warn,
+    )
 
 
 def start_error(job: Job) -> StartError:
