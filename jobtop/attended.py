@@ -20,7 +20,7 @@ from jobtop.core.run.foreground import in_background, set_up_terminal, terminal_
 from jobtop.core.run.request import prepare
 from jobtop.core.run.supervisor import open_terminal
 from jobtop.lifecycle import agent_lock
-from jobtop.lifecycle.foreground_job import Host, Monitoring, pausing_of, run_to_end
+from jobtop.lifecycle.foreground_job import CLOSE_SECONDS, Host, Monitoring, pausing_of, run_to_end
 from jobtop.lifecycle.kinds.kind import Order
 from jobtop.lifecycle.recorder import Recorder
 from jobtop.lifecycle.spec_files import sweep_specs
@@ -55,6 +55,11 @@ class GuardedMonitoring(Monitoring):
         except (JobtopError, OSError, RuntimeError) as error:
             warn(f"job {job.id[:8]} is recorded, but its alerts or last samples may not be: {error}")
 
+    def abandon(self) -> None:
+        """End sampling, and nothing else."""
+        if self.engine is not None:
+            self.engine.close(CLOSE_SECONDS)
+
 
 def run_attended(context: Context, request: Request, captures: bool) -> Job:
     """Run the job to its end and return its record; StartError if it cannot start.
@@ -63,7 +68,7 @@ def run_attended(context: Context, request: Request, captures: bool) -> Job:
     """
     flush_streams()
     supervisor = start_shim(captures)
-    is_ordered, done, recorder = False, None, None
+    done, recorder = None, None
     try:
         request = replace(request, pty=supervisor.terminal is not None)
         job, spec = prepare(request, supervisor.job_id, context.paths.host, context.config)
@@ -74,17 +79,21 @@ def run_attended(context: Context, request: Request, captures: bool) -> Job:
             with_cgroup = "cgroup" not in context.config.texts("monitor.without")
             successor = recorder.successor(context.sets)
             order = Order(spec, recorder.directory, with_cgroup, not in_background(), successor, supervisor)
-            is_ordered = True
-            done, _, _ = run_to_end(order, recorder, foreground, monitoring)
-            monitoring.close(done)
+            try:
+                done, _, _ = run_to_end(order, recorder, foreground, monitoring)
+                monitoring.close(done)
+            finally:
+                if done is None:
+                    monitoring.abandon()
+                    if not foreground.is_over:
+                        foreground.stop()
     finally:
-        if not is_ordered:
-            supervisor.close()  # the shim exits without an order
+        supervisor.close()  # without an order the shim exits
         if recorder is not None:
             if done is None:
                 recorder.detached()  # this program may run for long: others record the end of the job
             recorder.close()
-        release(supervisor, is_settled=not is_ordered or (done is not None and done.settled))
+        release(supervisor, is_settled=done is not None and done.settled)
     with suppress(OSError):
         journal.write(context.paths.names.log, *journal.outcome(done))
     sweep_specs(context.paths, context.config.number("store.spec_days"))
@@ -94,7 +103,7 @@ def run_attended(context: Context, request: Request, captures: bool) -> Job:
     return done
 
 
-def monitoring_of(context: Context, recorder: Recorder) -> Monitoring:
+def monitoring_of(context: Context, recorder: Recorder) -> GuardedMonitoring:
     """Return what samples the job in this program."""
     host = Host(context.paths, context.config, os.environ, warn, log_alert, is_jobtop=False)
     monitoring = GuardedMonitoring(host, recorder, recorder.job.id)

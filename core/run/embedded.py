@@ -44,6 +44,7 @@ class EmbeddedForeground(Foreground):
         super().__init__(supervisor, grace_seconds, on_stop, on_pause, pause)
         self.start_agent, self.warn = start_agent, warn
         self.interruption: BaseException | None = None  # what a signal handler of the program raised
+        self.is_over = False  # the end of the job was received
 
     def __enter__(self) -> Self:
         self.wakeup_read, self.wakeup_write = os.pipe()
@@ -63,16 +64,26 @@ class EmbeddedForeground(Foreground):
 
     def wait(self, on_lasting: Callable[[], bool]) -> Facts | None:
         try:
-            return super().wait(on_lasting)
+            facts = super().wait(on_lasting)
         except BaseException as error:  # noqa: BLE001 - raised again by `raise_interruption`
             self.interruption = error
-        self._stop(signal.SIGTERM)
+            facts = self.stop()
+        self.is_over = True
+        return facts
+
+    def stop(self) -> Facts | None:
+        """Stop the job and wait for the facts of its end; None if the shim was killed, or got no order."""
+        self.supervisor.close()
+        request = self._stop
         while True:
             try:
-                return self.supervisor.receive()
+                request(signal.SIGTERM)
+                facts = self.supervisor.receive()
+                while facts is not None and "end" not in facts and "exec_error" not in facts:
+                    facts = self.supervisor.receive()
+                return facts
             except BaseException as error:  # noqa: BLE001 - one more request: the shim kills the job
-                self.interruption = error
-                self._send_to_shim(signal.SIGTERM)
+                self.interruption, request = error, self._send_to_shim
 
     def raise_interruption(self) -> None:
         """Do to the program what the signal would have done that ended the job; call it when the record is written."""

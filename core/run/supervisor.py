@@ -194,8 +194,10 @@ class Supervisor:
         return started
 
     def close(self) -> None:
-        """Close the pipe for orders."""
-        os.close(self._order_write)
+        """Close the pipe for orders, if it is open."""
+        pipe, self._order_write = self._order_write, -1
+        if pipe >= 0:
+            os.close(pipe)
 
     def close_terminal(self) -> None:
         """Close our end of the terminal of the job, which the shim holds too."""

@@ -175,6 +175,26 @@ def test_an_exception_of_a_signal_handler_of_the_program_stops_the_job(jobtop: J
     assert (out, started.returncode) == ("cancelled True True\n", 7)
 
 
+@pytest.mark.parametrize(
+    ("step", "line"),
+    [
+        ("started", "exec sleep 60"),
+        ("stop_requested", f"kill -INT {os.getpid()}; exec sleep 60"),
+        ("finish", "exec sleep 0.2"),
+    ],
+)
+def test_an_exception_at_any_moment_leaves_nothing_running(
+    step: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal handler of the program may raise anywhere: here while the record is written."""
+    monkeypatch.setattr(f"jobtop.lifecycle.recorder.Recorder.{step}", lambda *_: 1 // 0)
+    threads = threading.enumerate()
+    with pytest.raises(ZeroDivisionError):
+        jobtop.run(line, shell=True, grace=5, interval=0.1)
+    assert jobtop.open_store().job("last").ended
+    assert threading.enumerate() == threads
+
+
 def test_a_job_outlives_a_program_that_is_killed_and_is_recorded(jobtop: Jobtop) -> None:
     with program(jobtop, job="echo ready; exec sleep 1") as started:
         started.kill()
