@@ -179,7 +179,7 @@ def test_an_exception_of_a_signal_handler_of_the_program_stops_the_job(jobtop: J
     ("step", "line"),
     [
         ("started", "exec sleep 60"),
-        ("stop_requested", f"kill -INT {os.getpid()}; exec sleep 60"),
+        ("stop_requested", "kill -INT PROGRAM; exec sleep 60"),
         ("finish", "exec sleep 0.2"),
     ],
 )
@@ -190,7 +190,7 @@ def test_an_exception_at_any_moment_leaves_nothing_running(
     monkeypatch.setattr(f"jobtop.lifecycle.recorder.Recorder.{step}", lambda *_: 1 // 0)
     threads = threading.enumerate()
     with pytest.raises(ZeroDivisionError):
-        jobtop.run(line, shell=True, grace=5, interval=0.1)
+        jobtop.run(line.replace("PROGRAM", str(os.getpid())), shell=True, grace=5, interval=0.1)
     assert jobtop.open_store().job("last").ended
     assert threading.enumerate() == threads
 
