@@ -41,6 +41,7 @@ _MODULES = {
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # For type checkers and editors: the same names once more.
+    from jobtop.benchmark import BenchmarkRunner as BenchmarkRunner
     from jobtop.core.errors import AmbiguousJob as AmbiguousJob
     from jobtop.core.errors import BadValue as BadValue
     from jobtop.core.errors import ConfigError as ConfigError
@@ -55,14 +56,20 @@ if TYPE_CHECKING:
     from jobtop.detached import DetachedJob as DetachedJob
     from jobtop.history import Store as Store
     from jobtop.history import open_store as open_store
+    from jobtop.job_monitor import JobMonitor as JobMonitor
+    from jobtop.job_monitor import get_monitor as get_monitor
     from jobtop.options import JobOptions as JobOptions
     from jobtop.records import JobFailed as JobFailed
     from jobtop.records import JobList as JobList
     from jobtop.records import JobRecord as JobRecord
     from jobtop.records import JobTimeout as JobTimeout
     from jobtop.records import Series as Series
+    from jobtop.resource_profiler import ContainerResourceMonitor as ContainerResourceMonitor
+    from jobtop.resource_profiler import ResourceProfiler as ResourceProfiler
+    from jobtop.resource_profiler import get_profiler as get_profiler
     from jobtop.running import run as run
     from jobtop.running import submit as submit
+    from jobtop.task_pipeline import TaskPipeline as TaskPipeline
     from jobtop.tracking import Block as Block
     from jobtop.tracking import track as track
 else:  # a type checker that sees __getattr__ accepts every name

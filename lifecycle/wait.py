@@ -55,13 +55,13 @@ def await_ends(
     jobs: Iterable[Job],
     network: bool | None = None,
     warn: Callable[[str], None] | None = None,
-    most_seconds: float | None = None,
+    timeout_seconds: float | None = None,
 ) -> list[Job]:
-    """Wait until the last attempt at each job has ended, or for `most_seconds`; these attempts.
+    """Wait until the last attempt at each job has ended; these attempts. Warns if no agent will start a queued job.
 
-    Warns if no agent will start a queued job.
+    After the timeout, the last attempts as they are.
     """
-    deadline = None if most_seconds is None else time.monotonic() + most_seconds
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     targets, database = list(jobs), queue.jobs.database
     looks = Looks(database.path, network)
     seen, looked = None, 0.0
@@ -75,10 +75,9 @@ def await_ends(
             if reads_all and warn is not None and (why := unattended(queue, targets)) is not None:
                 warn(why)
                 warn = None
-        if deadline is not None and time.monotonic() >= deadline:
+        if all(map(is_over, targets)) or (deadline is not None and time.monotonic() >= deadline):
             break
-        if not all(map(is_over, targets)):
-            looks.wait(POLL_SECONDS)
+        looks.wait(POLL_SECONDS)
     return targets
 
 
