@@ -22,7 +22,8 @@ JobtopError                    125
 ├── EngineError                125  a container engine is absent, refuses, or does not answer
 │   ├── NoSuchContainer             it has no container of this name or id
 │   └── NoSuchImage                 it has no image of this name
-└── StartError                 125, 126 or 127: the command could not be started
+├── StartError                 125, 126 or 127: the command could not be started
+└── JobFailed, JobTimeout           in jobtop/records.py, for Python programs: a job did not succeed, or not end in time
 """
 
 # ruff: noqa: N818 — the names need no suffix: `except UnknownJob`.

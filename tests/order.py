@@ -15,6 +15,7 @@ tui/history_page 19 integration/sampling 18 integration/control 18 integration/c
 integration/streams 18 tui/run_form 17 integration/store_faults 16 integration/after_exit 16
 unit/terminal_text 15 tui/screenshots 15 integration/bare_machine 15 integration/foreign_state 15
 integration/attended 14 integration/container_kill 14 tui/alerts_page 14 integration/container_verbs 13
+integration/face_run 14
 integration/typing 13 tui/dashboard 13 tui/job_actions 13 tui/typing 13 tui/store_faults 12 unit/listing 12
 unit/runner 12 integration/kill 12 tui/table 12 unit/patterns 12 integration/gpus 11 integration/rerun 11
 tui/pages 11 unit/series 10 unit/alert_states 9 tui/demo 9 integration/logs 9 integration/cgroup_v1 9

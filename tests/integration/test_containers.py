@@ -1,6 +1,7 @@
 """Jobs in containers of real engines: their numbers are true, their limits hold, and nothing of them is left."""
 
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,3 +151,12 @@ def test_a_command_that_cannot_start_is_told_as_a_shell_would(
     absent = contained("run", "--image", "absent:1", "--pull", "never", "--", "true")
     assert absent.returncode == 125
     assert "absent:1" in absent.stderr
+
+
+def test_a_python_program_runs_a_job_in_a_container(contained: Jobtop) -> None:
+    program = f"import jobtop\njob = jobtop.run(['echo', 'hello'], image={IMAGE!r}, memory='64M', capture_output=True)"
+    program += "\nprint(job.kind, job.status, job.limits.enforced, job.stdout)"
+    finished = subprocess.run(
+        [contained.python, "-c", program], env=dict(contained.env), capture_output=True, text=True, timeout=60
+    )
+    assert finished.stdout == "container success True hello\n\n", finished.stderr
