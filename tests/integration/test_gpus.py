@@ -112,8 +112,14 @@ def test_a_job_on_two_gpus_is_sampled_recorded_and_shown(run: Run, nvml: FakeNvm
     assert "GPU 0 is slowed down: thermal" in text
 
 
+def until_called(nvml: FakeNvml) -> str:
+    """What a shell runs until the library was called: GPUs are opened later than a short job may end."""
+    return f"until grep -qs nvmlInit {nvml.env['NVML_CALLS']}; do sleep 0.05; done"
+
+
 def test_a_job_without_a_gpu_has_no_totals_of_gpus(jobtop: Jobtop, nvml: FakeNvml) -> None:
-    assert jobtop("run", "--external-id", "cpu", "--", "sleep", "1.5", env=nvml.env).returncode == 0
+    words = ("sh", "-c", f"{until_called(nvml)}; sleep 0.5")
+    assert jobtop("run", "--external-id", "cpu", "--", *words, env=nvml.env).returncode == 0
     record = show(jobtop, "cpu")
     usage = record["resource_usage"]
     assert [usage[key] for key in USAGE_KEYS] == [None] * len(USAGE_KEYS)
@@ -123,7 +129,8 @@ def test_a_job_without_a_gpu_has_no_totals_of_gpus(jobtop: Jobtop, nvml: FakeNvm
 
 def test_a_driver_that_hangs_does_not_hold_a_job_back(jobtop: Jobtop, nvml: FakeNvml) -> None:
     nvml.show(extra=(f"hang nvmlInit {HANG_SECONDS}",))
-    assert jobtop("run", "--external-id", "short", "--", "sleep", "0.5", env=nvml.env).returncode == 0
+    words = ("sh", "-c", until_called(nvml))
+    assert jobtop("run", "--external-id", "short", "--", *words, env=nvml.env).returncode == 0
     returned = time.time()
     assert nvml.calls("nvmlInit") == 1
     record = show(jobtop, "short")
