@@ -3,16 +3,13 @@
 import json
 import signal
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobtop.core.measure.source_runs import LONGEST_END_SECONDS
 from jobtop.store.samples.packed import unpack
 from nvml import GIBIBYTE, NOT_SUPPORTED, FakeGpu, FakeNvml, add_cuda, fake_nvml
 from running import Run, descendants, nothing_is_left, running, show
@@ -25,7 +22,7 @@ FIRST, SECOND = "GPU-aaaaaaaa-0000", "GPU-bbbbbbbb-0000"
 WAITS = ("--no-ui", "--", "sh", "-c", "sleep 300 & echo ready; wait")
 USAGE_KEYS = ("gpu_util_mean", "gpu_util_peak", "gpu_memory_peak_bytes", "energy_gpu_joules")
 KEYS = ("gpu.util", "gpu.mem_used", "energy.gpu")
-HANG_SECONDS = 5
+HANG_SECONDS = 300  # longer than a test waits for a run
 
 
 @pytest.fixture
@@ -131,12 +128,8 @@ def test_a_driver_that_hangs_does_not_hold_a_job_back(jobtop: Jobtop, nvml: Fake
     nvml.show(extra=(f"hang nvmlInit {HANG_SECONDS}",))
     words = ("sh", "-c", until_called(nvml))
     assert jobtop("run", "--external-id", "short", "--", *words, env=nvml.env).returncode == 0
-    returned = time.time()
     assert nvml.calls("nvmlInit") == 1
-    record = show(jobtop, "short")
-    ended = datetime.fromisoformat(record["end_time"]).timestamp()
-    assert returned - ended < LONGEST_END_SECONDS + 2.0 < HANG_SECONDS
-    assert record["incomplete"] == []
+    assert show(jobtop, "short")["incomplete"] == []
 
 
 def gpu_case(jobtop: Jobtop, env: dict[str, str]) -> dict[str, Any]:
