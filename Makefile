@@ -31,6 +31,7 @@ $(BIN)/python:
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@$(PIP) -e '.[dev]'
+	@$(BIN)/python tools/light_finder.py
 	@touch $@
 
 run: $(VENV)/.installed
