@@ -7,18 +7,18 @@ import pytest
 
 # Seconds of modules that take long, roughly. A wrong number costs time and nothing else.
 SECONDS = """
-integration/truth 53 integration/alerts_at_work 44 integration/store_replaced 42 unit/crafted_stores 40
-tui/snapshots 33 tui/every_key 31 tui/run_form 29 tui/job_screen 29 integration/usage 29 integration/signals 26
+integration/truth 60 integration/store_replaced 42 unit/crafted_stores 40 tui/snapshots 33 tui/every_key 31
+tui/run_form 29 tui/job_screen 29 integration/usage 29 integration/signals 26 integration/alerts_at_work 25
 tui/history_page 23 tui/containers_page 23 tui/container_screen 23 integration/containers 20
-integration/console_tour 20 integration/streams 18 integration/store_faults 18 integration/incomplete 18
-integration/own_terminal 17 integration/foreign_state 17 integration/control 17 unit/terminal_text 16
-unit/source_faults 16 integration/sampling_kill 16 integration/agent 16 tui/screenshots 15 tui/hostile 15
-tui/host_screen 15 integration/kill 15 integration/container_verbs 15 integration/attended 15
-integration/after_exit 15 tui/demo 14 integration/workflows 14 integration/container_kill 14 tui/job_actions 13
-integration/sampling 13 tui/typing 12 unit/runner 11 tui/run_form_images 11 tui/alerts_page 11 integration/typing 11
-integration/rerun 11 integration/pty 11 integration/bare_machine 11 tui/palette 10 tui/pages 10 tui/dashboard 10
-integration/gpus 10 unit/patterns 9 unit/facts 9 tui/store_faults 9 unit/series 8 unit/listing 8 unit/devices 8
-integration/logs 8 integration/cgroup_v1 8 integration/attach 8
+integration/console_tour 20 integration/streams 18 integration/incomplete 18 integration/own_terminal 17
+integration/foreign_state 17 integration/control 17 unit/terminal_text 16 unit/source_faults 16
+integration/sampling_kill 16 integration/agent 16 tui/hostile 15 tui/host_screen 15 integration/kill 15
+integration/container_verbs 15 integration/attended 15 integration/after_exit 15 integration/store_faults 14
+tui/demo 14 integration/workflows 14 integration/container_kill 14 tui/job_actions 13 integration/sampling 13
+tui/typing 12 unit/runner 11 tui/run_form_images 11 tui/alerts_page 11 integration/typing 11 integration/rerun 11
+integration/pty 11 integration/bare_machine 11 tui/palette 10 tui/pages 10 tui/dashboard 10 integration/gpus 10
+unit/patterns 9 unit/facts 9 tui/store_faults 9 unit/series 8 unit/listing 8 unit/devices 8 integration/logs 8
+integration/cgroup_v1 8 integration/attach 8
 """.split()
 SLOW = dict(zip(SECONDS[::2], map(int, SECONDS[1::2]), strict=True))
 OTHERS_SECONDS = 0.05  # for each test of another module
