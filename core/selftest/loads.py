@@ -274,7 +274,7 @@ def slowness() -> float:
 
 
 def stay_sampled(seconds: float) -> None:
-    """Sleep until samples were taken: 40 % of the time is enough for that on a quiet machine, and more on a busy one."""
+    """Sleep until samples were taken: 40 % of the time is enough on a quiet machine, a busy one may need longer."""
     for _ in range(SLOWNESS_STEPS):
         time.sleep(max(1.0, SAMPLED_SHARE * slowness()) * seconds / SLOWNESS_STEPS)
 
