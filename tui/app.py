@@ -189,8 +189,8 @@ class Console(App[int]):
 
     def on_new_view(self, message: NewView) -> None:
         self.view = message.view
-        page = self.visible_page  # a view may arrive while the console closes
-        if not self.is_frozen and isinstance(page, Page) and page.query(TopLine):
+        page = self.visible_page  # a view may arrive while it opens, or while the console closes
+        if not self.is_frozen and isinstance(page, Page) and page.is_complete:
             page.show(message.view)
         if (row := self.attended_row) is not None and row.job.status.ended and isinstance(page, Page):
             page.say_ended(row.job)
@@ -278,7 +278,7 @@ class Console(App[int]):
             await self.push_screen(page)
         elif self.screen is not page:
             await self.switch_screen(page)
-        if self.view is not None and page.query(TopLine):  # false while the console closes
+        if self.view is not None and page.is_complete:
             page.show(self.view)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -287,7 +287,7 @@ class Console(App[int]):
 
     async def action_back(self) -> None:
         await self.pop_screen()
-        if self.view is not None and isinstance(self.screen, Page) and self.screen.query(TopLine):
+        if self.view is not None and isinstance(self.screen, Page) and self.screen.is_complete:
             self.screen.show(self.view)
 
     def action_freeze(self) -> None:
@@ -391,7 +391,7 @@ class Console(App[int]):
             return
         window = self.screen.window_of_host() if isinstance(self.screen, Page) else None
         await self.push_screen(import_object("jobtop.tui.screens.host:HostScreen")(window))
-        if self.view is not None and isinstance(self.screen, Page) and self.screen.query(TopLine):
+        if self.view is not None and isinstance(self.screen, Page) and self.screen.is_complete:
             self.screen.show(self.view)
 
     async def open_compare(self, job_ids: Sequence[str]) -> None:

@@ -224,8 +224,13 @@ class Page(Screen[None]):
         assert isinstance(self.app, Console)
         return self.app
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all panes are there: they come later than the top line, and go while the console closes."""
+        return self.is_mounted and bool(self.query(TopLine))
+
     def show(self, view: View) -> None:
-        """Show a new view; called only while this screen is the visible one."""
+        """Show a new view; called only while this screen is the visible one, and complete."""
         self.query_one(TopLine).view = view
         self.query_one(ProblemLine).stores = view.stores
         if self.incident_watch.is_due(view):
