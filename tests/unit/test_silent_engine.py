@@ -19,6 +19,7 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.record import replace
 from jobtop.core.run.containers.file import ContainerFile, write_container
 from jobtop.lifecycle.containers import attached_ends
+from jobtop.lifecycle.containers.engines import find_engine
 from jobtop.lifecycle.containers.silence import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Silence
 from jobtop.lifecycle.control import Control
 from jobtop.lifecycle.kinds import container, container_attached
@@ -130,3 +131,13 @@ def test_a_silent_engine_is_asked_ever_less_often_until_it_answers(engine: FakeE
     assert is_silent(FIRST_PAUSE_SECONDS)
     assert not is_silent(LONGEST_PAUSE_SECONDS)
     assert not is_silent(0)
+
+
+def test_an_engine_that_is_slow_to_say_what_it_is_runs_containers(engine: FakeEngine) -> None:
+    engine.slow["/info"] = 0.6
+    client, info = find_engine(engine.url, {}, seconds=0.3)
+    with client:
+        assert info.cgroup_driver == "cgroupfs"
+    engine.hang()
+    with pytest.raises(EngineError, match="does not answer within"):
+        find_engine(engine.url, {}, seconds=0.3)

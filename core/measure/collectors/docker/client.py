@@ -73,8 +73,9 @@ class Engine:
         with self._call():
             pass
 
-    def info(self) -> EngineInfo:
-        with self._call() as api:
+    def info(self, seconds: float | None = None) -> EngineInfo:
+        """What the engine is; an engine that answers at all may take so long, as Podman does on a busy machine."""
+        with self._call(seconds=seconds) as api:
             return answers.engine_info(answers.version_in(api.server, api._version) or api.version(), api.info())
 
     def containers(self, every: bool = False, label: str | None = None) -> list[Container]:
