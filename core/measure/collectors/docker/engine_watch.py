@@ -155,18 +155,20 @@ class EngineWatch:
     def _feel_pulse(self) -> None:
         """Notice soon that an engine hangs: its events just do not come then, as on a quiet day."""
         while not self._stopped.wait(PULSE_SECONDS):
-            if not self._is_followed:
-                continue
-            try:
-                with self._opener(self.endpoint, ANSWER_SECONDS) as engine:
-                    engine.connect()
-                problem = None
-            except EngineSilent as error:
-                problem = str(error)
-            except EngineError:  # the stream of events ends too
-                continue
-            if self._is_followed and self.state.problem != problem:
-                self._note(None, problem)
+            if self._is_followed:
+                self._ask_once()
+
+    def _ask_once(self) -> None:
+        try:
+            with self._opener(self.endpoint, ANSWER_SECONDS) as engine:
+                engine.connect()
+            problem = None
+        except EngineSilent as error:
+            problem = str(error)
+        except EngineError:  # the stream of events ends too
+            return
+        if self._is_followed and self.state.problem != problem:
+            self._note(None, problem)
 
     def _note(self, info: EngineInfo | None, problem: str | None) -> None:
         before = self.state
