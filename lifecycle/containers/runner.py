@@ -264,7 +264,7 @@ class Runner:
         if watch is not None:
             watch.join(1.0)
             self._note_runtime(watch)
-            self.file = replace(self.file, peak_bytes=watch.peak_bytes or None)
+            self.file = replace(self.file, peak_bytes=watch.peak_bytes or None, exited_boottime=watch.exited_boottime)
         own = watch.texts if watch is not None else {}
         is_killed = container is not None and container.exit_code == 128 + signal.SIGKILL and signal.SIGKILL not in sent
         if container is not None and is_killed and not container.is_oom_killed:

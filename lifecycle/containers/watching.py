@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from glob import glob
 
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.errors import EngineError
 from jobtop.core.measure.collectors import oom_notice
 from jobtop.core.measure.collectors.job_cgroup import parse_memory
@@ -43,6 +44,7 @@ class ExitWatch(threading.Thread):
         self.runtime_seconds = 0.0
         self.runtime_bytes = 0
         self.peak_bytes = 0
+        self.exited_boottime: float | None = None
         self._notice = notice or oom_notice.listen(cgroups)
         self._oom_text = ""  # the last reading of its OOM kills
         self._began = time.monotonic()
@@ -61,6 +63,7 @@ class ExitWatch(threading.Thread):
                 self._look_at_memory()
                 self._look_at_oom()
                 self._look_at_runtime()
+            self.exited_boottime = time.clock_gettime(BOOTTIME)
             self.texts = read_evidence(self.cgroups)
             if self._oom_text:
                 self.texts.setdefault(oom_notice.CONTROL, self._oom_text)
