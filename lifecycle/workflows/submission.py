@@ -15,6 +15,7 @@ from jobtop.core.model import Limits, Queued, RetryRule, Status
 from jobtop.core.record import as_dict, record, replace
 from jobtop.core.run.containers.order import ContainerOrder
 from jobtop.core.run.request import Request, prepare, user_name
+from jobtop.core.run.shell import PLAIN_SHELL, line_shell
 from jobtop.core.run.supervisor import new_id
 from jobtop.core.state_files import remove_file
 from jobtop.core.units import printable
@@ -203,15 +204,16 @@ class Owner:
         self.submission, self.workflow_id, self.run_id, self.config = submission, workflow_id, run_id, config
         options = submission.options
         self.group = None if options.parallel is None else f"workflow {workflow_id}"
+        self.shell = line_shell()
         self.tags = {"workflow": submission.workflow.name, "workflow_run": f"{workflow_id}.{run_id}"}
 
     def prepared(self, plan: PlannedJob, job_id: JobId) -> tuple[Job, JobSpec]:
         """The record and the spec of a job of the run."""
         cwd, job = self.submission.options.cwd, plan.job
+        shell = self.shell if job is None or job.image is None else PLAIN_SHELL
         request = Request(
-            (plan.command,),
+            (shell, "-c", plan.command),
             cwd,
-            is_shell=True,
             name=plan.name,
             env=self._environment(plan),
             tags=self.tags,
