@@ -14,17 +14,18 @@ from jobtop.lifecycle.queue_plan import Lineup
 from jobtop.lifecycle.workflows.submission import RunOptions, Submission
 from jobtop.store.workflows import Workflows
 
-JOBS, FIRST, NEEDED, REACH = 1000, 40, 3, 60
+JOBS, FIRST, NEEDED, REACH, MORE = 1000, 40, 3, 60, 120  # MORE jobs depend on one more: 3,000 dependencies
 PLAN_SECONDS = 0.002
 SEED = 1
 
 
 def layered() -> Workflow:
-    """A workflow of jobs of `true`; all but the first ones depend on three of the sixty before them."""
+    """A workflow of jobs of `true`; all but the first ones depend on three or four of the sixty before them."""
     dice, jobs = random.Random(SEED), dict[str, WorkflowJob]()
     asked = Requirements("", cpus=0.1)
     for number in range(JOBS):
-        before = sorted(dice.sample(range(max(0, number - REACH), number), NEEDED)) if number >= FIRST else []
+        count = 0 if number < FIRST else NEEDED + (number < FIRST + MORE)
+        before = sorted(dice.sample(range(max(0, number - REACH), number), count))
         name = f"job{number}"
         jobs[name] = WorkflowJob(name, "true", tuple(f"job{other}" for other in before), asked)
     return Workflow("layered", jobs)
