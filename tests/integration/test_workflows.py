@@ -1,5 +1,6 @@
 """Workflows that run: order, failures, recovery, actions, retry, cancel, kills, and the shapes of Torc."""
 
+import gzip
 import json
 import os
 import signal
@@ -148,6 +149,12 @@ def test_a_time_series_is_written_as_torc_keeps_it(jobtop: Jobtop) -> None:
     pages = {f"resource_plot_job_{job['job_id']}.html" for job in run["jobs"] if job["role"] == "job"}
     all_jobs = {f"resource_plot_{name}.html" for name in ("cpu_all_jobs", "memory_all_jobs", "summary")}
     assert files.keys() == pages | all_jobs | {"report.html"}
+    assert "<h1>diamond, workflow 1, run 1</h1>" in files["report.html"].read_text()
+    assert jobtop("plot", "diamond", "--html", "--shared-js", "-o", "again").returncode == 0
+    assert "<h1>diamond, workflow 1, run 1</h1>" in (jobtop.home / "again" / "report.html").read_text()
+    assert jobtop("export", "diamond", "--output", "samples.jsonl.gz").returncode == 0
+    with gzip.open(jobtop.home / "samples.jsonl.gz", "rt") as samples:
+        assert len({json.loads(line)["job_id"] for line in samples}) == 4
     with closing(sqlite3.connect(path)) as connection:
         columns = {
             table: [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]

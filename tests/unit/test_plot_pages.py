@@ -162,6 +162,21 @@ def test_the_files_have_the_names_of_the_seed(home: Path, tmp_path: Path) -> Non
     assert ("src", "plotly.min.js") in Elements(page).attributes
 
 
+def test_without_a_directory_pages_are_not_strewn_about_and_one_line_says_where_they_are(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = kept_sampled(home, made_job(name="a", duration_seconds=30.5), steady(30))
+    monkeypatch.chdir(tmp_path)
+    answer = call("plot", job.id, "--html", "--shared-js")
+    assert answer.returncode == 0
+    assert [path.name for path in tmp_path.iterdir() if path.name != home.name] == ["plots"]
+    assert "plots/report.html" in answer.stdout.splitlines()
+    assert_one_line(answer.stderr, f"6 files, 4.6 MiB, in {tmp_path}/plots")
+    answer = call("plot-resources", job.id, "--shared-js")  # as Torc's verb
+    assert (tmp_path / "report.html").exists()
+    assert_one_line(answer.stderr, f"in {tmp_path} ")
+
+
 def test_each_page_has_the_library_inside_and_no_address_to_load(home: Path, tmp_path: Path) -> None:
     job = kept_sampled(home, made_job(duration_seconds=30.5), steady(30))
     assert call("plot-resources", job.id, "--output-dir", str(tmp_path)).returncode == 0
@@ -304,7 +319,7 @@ def test_what_cannot_be_drawn_is_said_in_one_line(home: Path, tmp_path: Path) ->
     for words, wanted in (
         ((str(path), "--job-ids", "15,99"), "99"),
         ((str(tmp_path / "other.db"),), "job_resource_samples"),
-        ((str(tmp_path / "absent.db"),), "absent.db"),
+        ((str(tmp_path / "absent.db"),), "no such file"),
         ((str(path), "train"), "Torc"),
         (("train", "--job-ids", "77"), "77"),
         (("train", "--width", "80"), "--width"),
