@@ -20,7 +20,7 @@ from jobtop.core.run.supervisor import new_id
 from jobtop.core.state_files import remove_file
 from jobtop.core.units import printable
 from jobtop.core.workflow.hosting import limits_of
-from jobtop.core.workflow.plan import REPORT, PlannedJob, fingerprint, planned_jobs, to_run_again
+from jobtop.core.workflow.plan import REPORT, PlannedJob, fingerprint, free_name, planned_jobs, to_run_again
 from jobtop.core.workflow.progress import RunJob
 from jobtop.store.workflows import Workflows
 
@@ -173,9 +173,7 @@ class Submission:
             return []
         root = f"store.dir={self.queue.paths.root}"
         words = (sys.executable, "-m", "jobtop", "--set", root, "workflow", "report", str(workflow_id))
-        name = "report"
-        while any(plan.name == name for plan in self.plans):
-            name += "_"
+        name = free_name(REPORT, {plan.name: plan for plan in self.plans})
         everything = tuple(plan.name for plan in self.plans)
         return [PlannedJob(name, REPORT, shlex.join((*words, "--run-id", str(run_id))), after_end=everything)]
 

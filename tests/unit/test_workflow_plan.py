@@ -8,7 +8,15 @@ import pytest
 from jobtop.core.errors import UsageError
 from jobtop.core.model import JobSpec, Queued, RetryRule, Status
 from jobtop.core.record import replace
-from jobtop.core.workflow.model import Action, Requirements, UserData, Workflow, WorkflowFile, WorkflowJob
+from jobtop.core.workflow.model import (
+    Action,
+    MonitorSettings,
+    Requirements,
+    UserData,
+    Workflow,
+    WorkflowFile,
+    WorkflowJob,
+)
 from jobtop.core.workflow.plan import ACTION, JOB, PlannedJob, fingerprint, planned_jobs, to_run_again
 from jobtop.core.workflow.progress import RunJob, critical_path, results, summarize, with_names
 from jobtop.lifecycle.queue import Queue, retry_rule
@@ -150,6 +158,12 @@ def test_a_run_is_kept_with_its_jobs_and_their_order(queue: Queue, tmp_path: Pat
         store.run(row, 2)
     with pytest.raises(UsageError, match="workflow list"):
         store.find("nosuch")
+
+
+def test_the_last_step_has_a_name_of_its_own(queue: Queue, tmp_path: Path) -> None:
+    monitor = MonitorSettings(granularity="time_series")
+    submission = Submission(queue, flow(job("report"), monitor=monitor), "w.yaml", RunOptions(str(tmp_path)))
+    assert [each.name for each in submission.start({}, ()).jobs] == ["report", "report 2"]
 
 
 def test_a_run_that_cannot_be_queued_leaves_nothing(queue: Queue, tmp_path: Path) -> None:
