@@ -320,7 +320,7 @@ class JobGraph(ScrollView, Painted, inherit_bindings=False):
 
 
 def column_edges(layout: GraphLayout, names: Mapping[str, str], width: int) -> list[tuple[int, int]]:
-    """The left edge of each stage and the room for its names; empty if there is too little room."""
+    """The left edge of each stage and the room for its names; empty if there is too little room to tell them apart."""
     lengths = [
         min(
             MOST_NAME,
@@ -334,6 +334,10 @@ def column_edges(layout: GraphLayout, names: Mapping[str, str], width: int) -> l
         if longest <= LEAST_NAME:
             return []
         lengths[lengths.index(longest)] -= 1
+    for keys, length in zip(layout.stages, lengths, strict=True):
+        own = {names.get(key, "") for key in keys if isinstance(key, str)}
+        if len({cut_middle(name[:999], length - 1) for name in own}) < len(own):
+            return []
     spare = width - sum(lengths) - HEAD * len(lengths) - gaps
     between = min(8, spare // len(lengths)) if len(lengths) > 1 else 0
     edges, left = [], 0
