@@ -53,7 +53,7 @@ def numbered(spec: JobSpec, job: Job) -> JobSpec:
     numbers = {"TORC_JOB_ID": str(job.seq), "TORC_ATTEMPT_ID": str((job.queue or Queued()).attempt)}
     container = spec.container
     if container is not None:
-        container = replace(container, env=(container.env or {}) | numbers)
+        container = container | {"env": (container.get("env") or {}) | numbers}
     return replace(spec, env=spec.env | numbers, container=container)
 
 

@@ -13,10 +13,21 @@ import pytest
 
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Limits, Status, Usage
-from jobtop.core.report.content import CPU, MEMORY, ROWS, JobContent, limit_lines, marks_of, shortened, thinned_curves
+from jobtop.core.report.content import (
+    CPU,
+    MEMORY,
+    PROCESSES,
+    ROWS,
+    JobContent,
+    limit_lines,
+    marks_of,
+    shortened,
+    thin_again,
+    thinned_curves,
+)
 from jobtop.core.report.figures import ORIGIN_MS, bars, comparison, scale_of, timeline
 from jobtop.core.report.page import script_json
-from jobtop.core.series.drawing import Number
+from jobtop.core.series.drawing import Number, segments
 from jobtop.store.plots import page_names
 from records import HOSTILE_TEXTS, assert_one_line, call, made_job
 from sampled import kept_sampled, sample, steady
@@ -147,6 +158,18 @@ def test_a_thinned_curve_keeps_its_extremes_and_its_gap() -> None:
     assert len(holes) == 1
     assert 29_999 < holes[0] < 60_000
     assert curve.times == sorted(curve.times)
+
+
+def test_a_thinned_curve_breaks_only_where_samples_are_missing() -> None:
+    times = [float(moment) for moment in (*range(30_000), *range(60_000, 90_000))]
+    columns: dict[str, list[Number | None]] = {
+        MEMORY: [moment % 1000 for moment in range(len(times))],
+        PROCESSES: [1 + moment % 3 for moment in range(len(times))],
+    }
+    curve = thinned_curves([find_metric(key) for key in columns], times, columns, 500)[MEMORY]
+    assert [(part[0][0], part[-1][0]) for part in segments(curve)] == [(0.0, 29_999.0), (60_000.0, 89_999.0)]
+    again = thin_again({MEMORY: curve}, [MEMORY], 100)[MEMORY]
+    assert len(segments(again)) == 2
 
 
 def test_the_files_have_the_names_of_the_seed(home: Path, tmp_path: Path) -> None:
