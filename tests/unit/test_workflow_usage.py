@@ -65,7 +65,7 @@ def test_a_graph_too_narrow_to_tell_names_apart_is_a_list_instead() -> None:
     assert [room for _, room in column_edges(layout, labels, 80)] == [8, 13, 8]
     assert [room for _, room in column_edges(layout, labels, 42)] == [8, 11, 8]
     assert column_edges(layout, labels, 36) == []  # both would be fi…t_1
-    sweep = {f"train_lr{rate}_bs16_optadam": [] for rate in ("0.0001", "0.0010")}
+    sweep: dict[str, list[str]] = {f"train_lr{rate}_bs16_optadam": [] for rate in ("0.0001", "0.0010")}
     layout = laid_out(sweep, dict.fromkeys(sweep, 0))
     assert column_edges(layout, {name: name for name in sweep}, 80) == [(0, 28)]
 
