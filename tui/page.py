@@ -238,7 +238,7 @@ class Page(Screen[None]):
         if self.incident_watch.is_due(view):
             self.call_after_refresh(self.read_incidents, view)
 
-    @work(group="incidents", exclusive=True)
+    @work(group="incidents", exclusive=True, description="incidents")
     async def read_incidents(self, view: View) -> None:
         incidents = await self.incident_watch.read(view, self.console.reader)
         await asyncio.to_thread(self.console.rule_reading.read)
