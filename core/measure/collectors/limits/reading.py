@@ -91,9 +91,8 @@ class CgroupLimits:
         self._known.clear()
         self._enabled.clear()
 
-    def of_process(self, directory: str) -> LimitSet:
-        """The tightest limits on the way from the cgroups of a process up to the roots of their trees."""
-        text = read_text(f"{directory}/cgroup")
+    def of_text(self, text: str) -> LimitSet:
+        """The tightest limits on the way up to the roots of the trees, by what a process says of its cgroups."""
         ways = self._ways.get(text)
         if ways is None:
             if len(self._ways) >= MOST_WAYS:
@@ -101,7 +100,9 @@ class CgroupLimits:
             ways = self._ways[text] = self._find_ways(text)
         found = NO_LIMITS
         for way, controllers in ways:
-            found = found.tightest(self._tightest(way, controllers))
+            limits = self._tightest(way, controllers)
+            if limits is not NO_LIMITS:
+                found = found.tightest(limits)
         return found
 
     def _find_ways(self, text: str) -> list[tuple[tuple[str, ...], frozenset[str]]]:
@@ -127,7 +128,7 @@ class CgroupLimits:
                 known = _version_1(way[0], controllers)
             if len(way) > 1:
                 known = known.tightest(self._tightest(way[1:], controllers))
-            self._known[way[0]] = known
+            known = self._known[way[0]] = NO_LIMITS if known.is_empty else known
         return known
 
     def _enabled_below(self, directory: str) -> frozenset[str]:

@@ -18,7 +18,7 @@ from jobtop.core.measure.collectors.limits.reading import (
 from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.measure.collectors.turns import Turns
 from jobtop.core.measure.source import Readings, Remarks
-from jobtop.core.procfs import HAS_PROC
+from jobtop.core.procfs import HAS_PROC, read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,12 +35,13 @@ MOST_PROCESSES = 8  # of a job that are asked for their own limits
 class JobLimits:
     """One job: what to read, and what was read last."""
 
-    __slots__ = ("at_start", "has_run", "idle_until", "lowest", "slurm", "target", "told", "values")
+    __slots__ = ("at_start", "has_run", "idle_until", "lowest", "read", "slurm", "target", "told", "values")
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self.slurm: LimitSet | None = None  # does not change
         self.values: dict[str, Number] = {}
+        self.read: tuple[LimitSet, int | None, dict[str, int]] | None = None  # what they were made of
         self.at_start: dict[str, int] | None = None  # the limits of the shim, with which the job starts
         self.lowest: dict[str, int] = {}  # of its processes
         self.told: list[ProcessLimit] = []
@@ -106,7 +107,9 @@ class LimitSource:
             job.has_run, job.idle_until = self._news is None, self._turns.calls + IDLE_TICKS
             self._turns.set(key, PAUSE_TICKS)
             values = self._read(key, job)
-            if values is not None and values != job.values:
+            if values is None:
+                continue
+            if values != job.values:
                 job.values = found[key] = values
             if (limits := job.remarkable()) != job.told:
                 job.told = limits
@@ -143,26 +146,29 @@ class LimitSource:
                 self._turns.set(key, left)
 
     def _read(self, key: str, job: JobLimits) -> dict[str, Number] | None:
-        """All limits of a job; None if no process of it can be asked."""
+        """All limits of a job; None if no process of it can be asked, or if they are the same as before."""
         pids = self._pids(key, job.target)
-        main = next((pid for pid in pids if os.path.exists(f"{self._proc}/{pid}")), None)
+        main, cgroups = self._main(pids)
         if main is None:
             return None
-        directory = f"{self._proc}/{main}"
         if job.slurm is None:
-            job.slurm = slurm_limits(directory)
-        allowed = self._limits.affinity(main, self._cores)
+            job.slurm = slurm_limits(f"{self._proc}/{main}")
+        own = self._limits.soft_limits(pids[:MOST_PROCESSES])
+        read = self._cgroups.of_text(cgroups), self._limits.affinity(main, self._cores), own
+        has_start = job.at_start is not None or job.target.includes_root
+        if read == job.read and has_start:
+            return None
+        job.read = read
+        job.keep_lowest(own)
+        if not has_start:
+            shim = f"{self._proc}/{job.target.root.pid}"
+            job.at_start = self._limits.soft_limits([job.target.root.pid]) if os.path.exists(f"{shim}/limits") else None
+        found, allowed, _ = read
         limits = (
-            self._cgroups.of_process(directory)
-            .tightest(job.slurm)
+            found.tightest(job.slurm)
             .tightest(LimitSet(None if allowed is None else float(allowed)))
             .tightest(declared(job.target))
         )
-        own = self._limits.soft_limits(pids[:MOST_PROCESSES])
-        job.keep_lowest(own)
-        if job.at_start is None and not job.target.includes_root:
-            shim = f"{self._proc}/{job.target.root.pid}"
-            job.at_start = self._limits.soft_limits([job.target.root.pid]) if os.path.exists(f"{shim}/limits") else None
         values = {
             "limit.cpus": limits.cpus,
             "limit.memory": limits.memory_bytes,
@@ -170,6 +176,14 @@ class LimitSource:
             "limit.fds": own.get(OPEN_FILES),
         }
         return {name: value for name, value in values.items() if value is not None}
+
+    def _main(self, pids: list[int]) -> tuple[int | None, str]:
+        """The first of some processes that has not exited, and what it says of its cgroups."""
+        for pid in pids:
+            text = read_text(f"{self._proc}/{pid}/cgroup")
+            if text or os.path.exists(f"{self._proc}/{pid}"):
+                return pid, text
+        return None, ""
 
     def _pids(self, key: str, target: Target) -> list[int]:
         """The processes of a job, its main process first; the shim above a job is not one of them."""
