@@ -98,7 +98,7 @@ class ExitWatch(threading.Thread):
 
     def _look_at_memory(self) -> None:
         texts = (read_text(f"{directory}/memory.stat") for directory in self.cgroups)
-        used = max((parse_memory(text).get("mem.used", 0) for text in texts if text), default=0)
+        used = max((parse_memory(text.encode()).get("mem.used", 0) for text in texts if text), default=0)
         self.peak_bytes = max(self.peak_bytes, int(used))
 
     def _look_at_runtime(self) -> None:
