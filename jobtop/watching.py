@@ -1,0 +1,339 @@
+"""ResourceMonitor: the numbers, the CSV files and the alerts of a training loop, without Lightning.
+
+    with ResourceMonitor(log_interval=50) as monitor:
+        for epoch in range(3):
+            for batch in monitor.watch(loader):
+                ...
+
+The numbers come from the sampler process of a tracked block; nothing is measured in the process of the training.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+from jobtop.resource_alerts import alerts_text, hot_gpus, io_bottleneck, memory_pressure, underused_gpus
+from jobtop.resource_csv import EpochFile
+from jobtop.resource_numbers import (
+    columns,
+    console_text,
+    cpu_memory_metrics,
+    disk_traffic,
+    gpu_metrics,
+    network_rates,
+    network_traffic,
+    wait_metrics,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from types import TracebackType
+    from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+    from jobtop.tracking import Block
+
+    T = TypeVar("T")
+    Monitor = TypeVar("Monitor", bound="ResourceMonitor")
+    P = ParamSpec("P")
+
+SAMPLING_SECONDS = 1.0
+FIRST_READING_SECONDS = 5.0  # how long a question outside of a training waits for the sampler process to start
+LOG = logging.getLogger("jobtop")
+
+
+def border(
+    hook: Callable[Concatenate[Monitor, P], None],
+) -> Callable[Concatenate[Monitor, P], None]:
+    """Return at once where the monitor is switched off; an error is logged once and never reaches the training."""
+
+    @functools.wraps(hook)
+    def call(self: Monitor, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if not self.enabled:
+            return
+        try:
+            hook(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - a border: a training goes on whatever happens to its monitor
+            self.tell_failure(hook.__name__, error)
+
+    return call
+
+
+class TimeseriesExport:
+    """A flag that can be called: in the OCR callback `export_timeseries` is both a parameter and a method."""
+
+    def __init__(self, monitor: ResourceMonitor) -> None:
+        self._monitor = monitor
+
+    def __bool__(self) -> bool:
+        return self._monitor.exports
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self) == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
+    def __call__(self, metrics: dict[str, float], step: int) -> None:
+        """Append a row to the file of the current epoch."""
+        self._monitor.write_row(metrics, step)
+
+
+class ResourceMonitor:
+    """Watches a training: prints what it uses every few batches, warns, and writes a CSV file per epoch.
+
+    Parameters and their defaults are those of the OCR callback. The training is a job in the history.
+    """
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        log_interval: int = 10,
+        gpu_monitoring: bool = True,
+        cpu_monitoring: bool = True,
+        io_monitoring: bool = True,
+        alert_gpu_underutilization: bool = True,
+        alert_memory_pressure: bool = True,
+        alert_io_bottleneck: bool = True,
+        gpu_util_threshold: float = 0.5,
+        memory_threshold: float = 0.9,
+        io_wait_threshold: float = 0.3,
+        export_timeseries: bool = True,
+        timeseries_path: str = "resource_logs",
+    ) -> None:
+        if log_interval < 1:
+            raise ValueError("log_interval must be 1 or more; enabled=False switches the monitor off")
+        super().__init__()
+        self.enabled, self.log_interval = enabled, log_interval
+        self.gpu_monitoring, self.cpu_monitoring, self.io_monitoring = gpu_monitoring, cpu_monitoring, io_monitoring
+        self.alert_gpu_underutilization = alert_gpu_underutilization
+        self.alert_memory_pressure, self.alert_io_bottleneck = alert_memory_pressure, alert_io_bottleneck
+        self.gpu_util_threshold, self.memory_threshold = gpu_util_threshold, memory_threshold
+        self.io_wait_threshold = io_wait_threshold
+        self.exports, self.timeseries_path = export_timeseries, timeseries_path
+        self.current_epoch = self._next_epoch = 0
+        self.rank = 0
+        self._told: set[str] = set()
+        self._forget_training()
+
+    def _forget_training(self) -> None:
+        self._block: Block | None = None
+        self._show: Callable[[str], None] = print
+        self._held: Mapping[str, Any] | None = None  # the reading that all methods use during one check
+        self._disk, self._network = disk_traffic(), network_traffic()
+        self._file: EpochFile | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies, and the processes of a distributed training, have no block yet."""
+        dropped = ("_block", "_held", "_file", "_disk", "_network", "_show")
+        return {name: value for name, value in self.__dict__.items() if name not in dropped}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget_training()
+
+    @property
+    def export_timeseries(self) -> TimeseriesExport:
+        """Whether rows are written; called with metrics and a step, it writes one."""
+        return TimeseriesExport(self)
+
+    @export_timeseries.setter
+    def export_timeseries(self, is_wanted: bool) -> None:
+        self.exports = bool(is_wanted)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(error)
+
+    @border
+    def start(
+        self,
+        name: str | None = None,
+        *,
+        tool: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """Begin the job; `watch` does it for you. A job that was begun goes on."""
+        if self._block is not None:
+            return
+        from jobtop.tracking import open_block
+
+        self._forget_training()
+        script = os.path.basename(sys.argv[0]) or None
+        self._block = open_block(
+            name or (os.path.splitext(script)[0] if script else "training"),
+            tool=tool,
+            script=script,
+            params=dict(params or {}),
+            tags=dict(tags or {}),
+            interval=SAMPLING_SECONDS,
+            profile=True,
+            without=self._left_out(),
+        )
+
+    @border
+    def close(self, error: BaseException | None = None) -> None:
+        """End the job: successful, or as the exception says."""
+        block, self._block = self._block, None
+        self._forget_training()
+        if block is None:
+            return
+        if error is None:
+            block.close()
+        elif isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+            block.close("cancelled", error=type(error).__name__)
+        else:
+            block.close("error", error=f"{type(error).__name__}: {error}")
+
+    def watch(self, loader: Iterable[T], epoch: int | None = None) -> Iterable[T]:
+        """Return the batches of a loader; each time through them is an epoch, counted from 0 or from `epoch`.
+
+        Switched off, it returns the loader itself.
+        """
+        if not self.enabled:
+            return loader
+        if epoch is not None:
+            self._next_epoch = epoch
+        return WatchedLoader(self, loader)
+
+    def begin_epoch(self) -> None:
+        """Let rows go to the file of the next epoch."""
+        self.current_epoch = self._next_epoch
+        self._next_epoch += 1
+
+    @property
+    def job_id(self) -> str | None:
+        """The id of the job, for `jobtop show`; None while there is none."""
+        return None if self._block is None else self._block.id
+
+    def get_gpu_metrics(self) -> dict[str, float]:
+        """Return `gpu_0_util`, `gpu_0_memory_used_mb`, … of all GPUs that the training can see."""
+        return gpu_metrics(self._reading(), os.environ)
+
+    def get_cpu_memory_metrics(self) -> dict[str, float]:
+        """Return CPU and memory of the machine, of its cores, and of this process with its children."""
+        return cpu_memory_metrics(self._reading())
+
+    def get_io_metrics(self) -> dict[str, float]:
+        """Return what the training read and wrote since the last call, the time waited for I/O, and the network."""
+        reading = self._reading()
+        disk = self._disk.metrics(reading.get("job", {}), reading.get("elapsed", 0.0))
+        network = self._network.metrics(reading.get("host_counters", {}))
+        return disk | wait_metrics(reading) | network | network_rates(reading)
+
+    def check_alerts(self, metrics: dict[str, float]) -> list[str]:
+        """Return a text for each threshold that these metrics cross; what is not in them crosses none."""
+        alerts: list[str] = []
+        if self.alert_gpu_underutilization:
+            alerts += underused_gpus(metrics, self.gpu_util_threshold)
+        if self.alert_memory_pressure:
+            alerts += memory_pressure(metrics, self.memory_threshold)
+        if self.alert_io_bottleneck:
+            alerts += io_bottleneck(metrics, self.io_wait_threshold)
+        return [*alerts, *hot_gpus(metrics)]
+
+    def write_row(self, metrics: dict[str, float], step: int) -> None:
+        """Append a row to the file of the current epoch; each rank of a distributed training has its own."""
+        suffix = f"_rank_{self.rank}" if self.rank else ""
+        path = Path(self.timeseries_path) / f"epoch_{self.current_epoch}{suffix}.csv"
+        if self._file is None or self._file.path != path:
+            self._file = EpochFile(path)
+        now = datetime.now().isoformat(timespec="seconds")  # noqa: DTZ005 - local time, as in the OCR callback
+        self._file.append(step, now, metrics, columns(metrics, self.cpu_monitoring, self.io_monitoring))
+
+    def collect(self) -> dict[str, float]:
+        """Return all metrics of one reading; empty if the sampler process has none yet."""
+        self._held = None if self._block is None else self._block.latest()
+        if not self._held:
+            return {}
+        try:
+            metrics: dict[str, float] = {}
+            if self.gpu_monitoring:
+                metrics |= self.get_gpu_metrics()
+            if self.cpu_monitoring:
+                metrics |= self.get_cpu_memory_metrics()
+            if self.io_monitoring:
+                metrics |= self.get_io_metrics()
+            return metrics
+        finally:
+            self._held = None
+
+    @border
+    def batch_ended(self, batch: int) -> None:
+        """Print, warn and write a row if it is time for it."""
+        if batch % self.log_interval or self._block is None:
+            return
+        metrics = self.collect()
+        if not metrics:
+            return
+        alerts = self.check_alerts(metrics)
+        if self.rank == 0:
+            self._print(console_text(batch, metrics))
+            if alerts:
+                self._print(f"\n{alerts_text(alerts)}")
+        if self.exports:
+            self.export_timeseries(metrics, batch)
+
+    def tell_failure(self, hook: str, error: Exception) -> None:
+        """Log the first failure of each kind."""
+        if hook not in self._told:
+            self._told.add(hook)
+            LOG.warning("resource monitor: %s: %s: %s; the training goes on", hook, type(error).__name__, error)
+
+    def _print(self, text: str) -> None:
+        try:
+            self._show(text)
+        except UnicodeEncodeError:  # a terminal or a log without Unicode
+            self._show(text.encode("ascii", "replace").decode("ascii"))
+
+    def _left_out(self) -> Collection[str]:
+        """Return the sources that no wanted number comes from."""
+        without = [] if self.gpu_monitoring else ["gpu"]
+        return without if self.cpu_monitoring or self.io_monitoring else [*without, "host"]
+
+    def _reading(self) -> Mapping[str, Any]:
+        """Return the newest reading; outside of a training, begin the job and wait for its first one."""
+        if self._held is not None:
+            return self._held
+        if not self.enabled:
+            return {}
+        is_new = self._block is None
+        self.start()
+        end = time.monotonic() + FIRST_READING_SECONDS
+        while True:
+            reading = None if self._block is None else self._block.latest()
+            if reading or not is_new or self._block is None or time.monotonic() > end:
+                return reading or {}
+            time.sleep(0.02)
+
+
+class WatchedLoader:
+    """The batches of a loader, with a check after each."""
+
+    def __init__(self, monitor: ResourceMonitor, loader: Iterable[Any]) -> None:
+        self._monitor, self._loader = monitor, loader
+
+    def __len__(self) -> int:
+        return len(self._loader)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Any]:
+        monitor = self._monitor
+        monitor.start()
+        monitor.begin_epoch()
+        for number, batch in enumerate(self._loader):
+            yield batch
+            monitor.batch_ended(number)
