@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 from jobtop.cli.failure import print_error
 from jobtop.core.config import Config, load
-from jobtop.core.errors import StoreDamaged, StoreError, StoreUnavailable, UnknownJob, UsageError
+from jobtop.core.errors import StoreUnavailable, UnknownJob, UsageError
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.units import printable
 
@@ -70,7 +70,7 @@ class App:
 
     def rule_notices(self, config: Config) -> tuple[str, ...]:
         """One notice about wrong alert rules and actions; nothing is imported if there are none of the user."""
-        if not (config.alerts or config.actions or config.is_set("alerts.off") or config.is_set("alerts.actions")):
+        if not config.has_own_rules:
             return ()
         from jobtop.core.alerts.rule_set import rule_notices
 
@@ -96,7 +96,7 @@ class App:
     @cached_property
     def stores(self) -> list[Path]:
         """The store files named by --store or JOBTOP_STORES; empty if only this host's store is meant."""
-        from jobtop.cli.stores import VARIABLE, selected_stores
+        from jobtop.store.named_stores import VARIABLE, selected_stores
 
         if "" in self.named_stores:
             raise UsageError("--store: the path is empty (is a variable not set?); leave it out for this host's store")
@@ -175,20 +175,11 @@ class App:
 
     def jobs(self) -> Jobs:
         """Open and reconcile this host's store; opened read-only, with a warning, where it cannot be written."""
-        from jobtop.store.database import open_to_read
-        from jobtop.store.jobs import Jobs
+        from jobtop.lifecycle.opening import open_jobs
 
-        if not self.has_store():
-            raise UnknownJob(f"no job has been recorded in {self.paths.store} yet (jobtop run -- COMMAND records one)")
-        try:
-            return self._reconciled_jobs()
-        except StoreUnavailable as error:
-            try:
-                database = self.close_later(open_to_read(self.paths.store))
-            except StoreError:
-                raise error from None
-            self.warn(database.notice or f"reading only: {error}")
-            return Jobs(database)
+        jobs = open_jobs(self.paths, self.config, self.warn)
+        self.close_later(jobs.database)
+        return jobs
 
     def store_to_write(self) -> Database:
         """Open this host's store for writing; create it if it does not exist."""
@@ -202,33 +193,9 @@ class App:
 
     def has_store(self) -> bool:
         """Return whether anything was ever recorded on this host."""
-        for path in (self.paths.store, self.paths.unrecorded):
-            try:
-                os.stat(path)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as error:
-                raise StoreUnavailable(f"{path}: {os.strerror(error.errno or 0)}") from error
-            return True
-        return False
+        from jobtop.lifecycle.opening import has_store
 
-    def _reconciled_jobs(self) -> Jobs:
-        from jobtop.lifecycle.reconcile import reconcile
-        from jobtop.lifecycle.spec_files import sweep_specs
-        from jobtop.store.jobs import Jobs
-        from jobtop.store.repair import open_repaired
-
-        database = self.store_to_write()
-        try:
-            reconcile(Jobs(database), self.paths)
-        except StoreDamaged:
-            database.close()
-            database = self.close_later(open_repaired(self.paths, self.config.switch("store.network")))
-            reconcile(Jobs(database), self.paths)
-        if database.notice:
-            self.warn(database.notice)
-        sweep_specs(self.paths, self.config.number("store.spec_days"))
-        return Jobs(database)
+        return has_store(self.paths)
 
     def warn(self, text: str) -> None:
         """Print a warning line to standard error."""

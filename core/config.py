@@ -423,6 +423,11 @@ class Config:
         """Return whether a file, a variable or an option sets this key."""
         return key in self.entries
 
+    @property
+    def has_own_rules(self) -> bool:
+        """Whether the user has set any alert rules, actions, or rules that are off."""
+        return bool(self.alerts or self.actions or self.is_set("alerts.off") or self.is_set("alerts.actions"))
+
     def rows(self) -> list[tuple[str, str, str]]:
         """Return key, value as a user would write it, and origin of every setting, in order."""
         return [(key, self._value_text(key), self.origin(key)) for key in BY_KEY]

@@ -5,12 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import time
 from contextlib import suppress
 
 from jobtop.cli.app import App, current_directory
 from jobtop.cli.failure import print_error
-from jobtop.cli.run.monitoring import Monitoring
 from jobtop.cli.run.options import CONTAINER_KEYS, MONITOR_SETTINGS, misplaced_option, parse_run
 from jobtop.core.errors import BadValue, ExitCode, StartError
 from jobtop.core.measure.collectors.proc import identify
@@ -26,10 +24,10 @@ from jobtop.core.run.supervisor import Supervisor, Terminal, open_terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
-    from jobtop.lifecycle.recorder import Recorder
+    from jobtop.lifecycle.foreground_job import Host
 
 SHIM_SECONDS = 2.0
 LEAST_MEMORY_BYTES = 1024 * 1024
@@ -66,13 +64,13 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     if use is PLAIN and supervisor.terminal is not None:
         supervisor.terminal.replaced, supervisor.terminal.is_controlling = terminal_descriptors(), False
     job, spec = prepare(request, supervisor.job_id, app.paths.host, app.config)
+    from jobtop.lifecycle.foreground_job import Monitoring, pausing_of, run_to_end
     from jobtop.lifecycle.kinds.kind import Order
-    from jobtop.lifecycle.kinds.registry import kind_of
     from jobtop.lifecycle.recorder import Recorder
     from jobtop.lifecycle.spec_files import sweep_specs
 
     recorder = Recorder(app.paths, app.config.switch("store.network"), app.warn, app.config.texts("run.redact"))
-    monitoring = Monitoring(app, recorder, job.id, options["report"])
+    monitoring = Monitoring(host_of(app, options["report"]), recorder, job.id)
     recorder.begin(replace(job, recorder=identify(os.getpid())), spec)
     gc.freeze()  # nothing that exists by now is garbage: do not look through it
     gc.enable()
@@ -83,12 +81,7 @@ def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     ) as foreground:
         successor = recorder.successor(app.sets)
         order = Order(spec, recorder.directory, with_cgroup, not in_background(), successor, supervisor)
-        shim_report = kind_of(job).start(order).answer()
-        if shim_report is not None and "exec_error" not in shim_report:
-            monitoring.started = shim_report.started()
-            recorder.started(monitoring.started)
-            shim_report = foreground.wait(monitoring.begin)
-        job, ended_at = finish_job(recorder, foreground, monitoring, shim_report)
+        job, ended_at, shim_report = run_to_end(order, recorder, foreground, monitoring)
     app.verbose |= options["verbose"]
     if job.parent_id is not None and job.settled:
         supervisor.wait(SHIM_SECONDS)  # otherwise the outer job would see our shim as left running
@@ -114,30 +107,21 @@ def with_image(app: App, request: Request, options: dict[str, Any]) -> Request:
     return with_ready_image(app, request, bool(options["quiet"]))
 
 
-def pausing_of(recorder: Recorder) -> Callable[[bool], None] | None:
-    """Return what pauses the job, or continues it, other than signals to its processes; None if these do it."""
-    if recorder.job.kind == "process":
-        return None
-    from jobtop.cli.run.containers import pausing
+def host_of(app: App, report_seconds: float | None) -> Host:
+    """Return what the job needs of this process."""
+    from jobtop.lifecycle.foreground_job import Host
 
-    return pausing(recorder)
+    def on_alert(severity: str, rule: str, text: str) -> None:
+        from jobtop.cli.run.progress_lines import print_alert
 
+        print_alert(severity, rule, text)
 
-def finish_job(
-    recorder: Recorder, foreground: Foreground, monitoring: Monitoring, shim_report: Facts | None
-) -> tuple[Job, float]:
-    """Record the end of the job; return its record, and when it ended. A container may go on without its runner."""
-    if recorder.job.kind == "process":
-        ended_at = time.time()
-        return recorder.finish(shim_report, monitoring.end()), ended_at
-    from jobtop.cli.run.containers import wait_for_container
+    host = Host(app.paths, app.config, app.environ, app.warn, on_alert)
+    if report_seconds is None:
+        return host
+    from jobtop.cli.run.progress_lines import print_report
 
-    rest = wait_for_container(recorder, foreground)
-    ended_at = time.time()
-    job = recorder.finish(shim_report, monitoring.end())
-    if rest is not None:
-        rest.print()
-    return job, ended_at
+    return replace(host, on_report=print_report, report_seconds=report_seconds)
 
 
 def failing_on(app: App, job: Job, code: int, options: dict[str, Any]) -> int:

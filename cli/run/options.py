@@ -8,41 +8,27 @@ from __future__ import annotations
 
 from jobtop.core.errors import BadValue
 from jobtop.core.record import record
-from jobtop.core.run.request import cpus, pair, tag, variable
-from jobtop.core.units import parse_duration, parse_size, printable
+from jobtop.core.run.request import (
+    after_exit,
+    cpus,
+    gpus,
+    image,
+    ionice,
+    memory,
+    nice,
+    pair,
+    pids,
+    pull,
+    tag,
+    timeout,
+    variable,
+)
+from jobtop.core.units import parse_duration, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, NoReturn
-
-
-def gpus(text: str) -> int:
-    """Parse a number of GPUs."""
-    if not text.isascii() or not text.isdigit() or int(text) > 1_000_000:
-        raise BadValue(f'"{printable(text)}" is not a number of GPUs, such as 2')
-    return int(text)
-
-
-def after_exit(text: str) -> str:
-    """Check what to do with descendants that outlive the job."""
-    if text not in ("leave", "wait", "kill"):
-        raise BadValue(f'"{printable(text)}" is not one of leave, wait, kill')
-    return text
-
-
-def nice(text: str) -> int:
-    """Parse a niceness that this user may set."""
-    from jobtop.core.run.priority import niceness
-
-    return niceness(text)
-
-
-def ionice(text: str) -> str:
-    """Parse an I/O priority that this user may set."""
-    from jobtop.core.run.priority import io_class
-
-    return io_class(text)
+    from typing import Any
 
 
 def setting(key: str) -> Callable[[str], str]:
@@ -56,47 +42,12 @@ def setting(key: str) -> Callable[[str], str]:
     return check
 
 
-def memory(text: str) -> int:
-    """Parse an amount of memory above 0."""
-    return parse_size(text) or _refuse_zero(text)
-
-
-def timeout(text: str) -> float:
-    """Parse a time limit above 0."""
-    return parse_duration(text) or _refuse_zero(text)
-
-
-def _refuse_zero(text: str) -> NoReturn:
-    raise BadValue(f'"{printable(text)}" is zero: leave the option out for no limit')
-
-
 def report(text: str) -> float:
     """Parse the time between two lines of --report."""
     seconds = parse_duration(text)
     if seconds < 1:
         raise BadValue(f'"{printable(text)}" is too short: at least 1s')
     return seconds
-
-
-def pull(text: str) -> str:
-    """Check when to pull an image."""
-    if text not in ("missing", "always", "never"):
-        raise BadValue(f'"{printable(text)}" is not one of missing, always, never')
-    return text
-
-
-def image(text: str) -> str:
-    """Check that a word can name an image."""
-    if not text or text.startswith("-") or not text.isprintable() or " " in text:
-        raise BadValue(f'"{printable(text)}" is not an image, such as python:3.12')
-    return text
-
-
-def pids(text: str) -> int:
-    """Parse a number of processes above 0."""
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= 4_194_304:
-        raise BadValue(f'"{printable(text)}" is not a number of processes, such as 100')
-    return int(text)
 
 
 def severity(text: str) -> str:

@@ -11,7 +11,6 @@ import click
 
 from jobtop.cli.app import App
 from jobtop.cli.files import new_path
-from jobtop.cli.stores import SUFFIX, expanded_path
 from jobtop.cli.text.tables import TableColumn, format_options, print_records, table
 from jobtop.core.clock import iso, local
 from jobtop.core.errors import BadValue, UsageError
@@ -21,6 +20,7 @@ from jobtop.core.record import as_dict
 from jobtop.core.units import ABSENT, format_bytes, format_duration, number_of
 from jobtop.store.database import Database, open_to_read, open_to_write
 from jobtop.store.jobs import Jobs
+from jobtop.store.named_stores import SUFFIX, expanded_path
 from jobtop.store.upkeep import checking, compaction, copying
 from jobtop.store.upkeep.checking import Problem
 from jobtop.store.upkeep.description import Description, Files, describe

@@ -9,13 +9,14 @@ if TYPE_CHECKING:
     from jobtop.core.model import Job
     from jobtop.lifecycle.kinds.kind import Kind
 
-PROCESS, ATTACHED, CONTAINER = "process", "attached", "container"
+PROCESS, ATTACHED, CONTAINER, PYTHON = "process", "attached", "container", "python"
 ATTACHED_CONTAINER = "attached-container"  # a container with the flag `attached`: jobtop did not start it
 MODULES = {
     PROCESS: "jobtop.lifecycle.kinds.process",
     ATTACHED: "jobtop.lifecycle.kinds.attached",
     CONTAINER: "jobtop.lifecycle.kinds.container",
     ATTACHED_CONTAINER: "jobtop.lifecycle.kinds.container_attached",
+    PYTHON: "jobtop.lifecycle.kinds.python",
 }
 _KINDS: dict[str, Kind] = {}
 

@@ -1,26 +1,30 @@
-"""How `run` samples its job: not in the first moments, since most short commands end then; later by its own engine."""
+"""A job that this process starts and waits for: starts it, samples it by an engine of this process, records its end."""
 
 from __future__ import annotations
 
 import gc
+import time
 
-from jobtop.cli.failure import print_error
 from jobtop.core.errors import JobtopError, StartError
 from jobtop.core.model import Status
-from jobtop.core.record import replace
+from jobtop.core.record import record, replace
 from jobtop.core.run import outcome
+from jobtop.lifecycle.kinds.kind import Order
+from jobtop.lifecycle.kinds.registry import kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from jobtop.cli.app import App
     from jobtop.core.alerts.model import Transition
+    from jobtop.core.config import Config
     from jobtop.core.measure.derive import Frame
     from jobtop.core.measure.engine import Engine
     from jobtop.core.measure.target import Target
     from jobtop.core.model import Job
-    from jobtop.core.run.facts import Started
+    from jobtop.core.paths import StatePaths
+    from jobtop.core.run.facts import Facts, Started
+    from jobtop.core.run.foreground import Foreground
     from jobtop.lifecycle.alerts.messages import Messages
     from jobtop.lifecycle.alerts.watching import AlertWatch
     from jobtop.lifecycle.recorder import Recorder
@@ -29,13 +33,68 @@ FLUSH_SECONDS = 1.0
 CLOSE_SECONDS = 5.0
 
 
+@record
+class Host:
+    """The process that runs a job in the foreground, and what it does with warnings, alerts and reports."""
+
+    paths: StatePaths
+    config: Config
+    environ: Mapping[str, str]
+    warn: Callable[[str], None]
+    on_alert: Callable[[str, str, str], None]  # called with severity, rule and text
+    on_report: Callable[[Frame], None] | None = None  # called with current values every `report_seconds`
+    report_seconds: float = 0.0
+    is_jobtop: bool = True  # False: another program, whose limits and garbage collection stay as they are
+
+
+def run_to_end(
+    order: Order, recorder: Recorder, foreground: Foreground, monitoring: Monitoring
+) -> tuple[Job, float, Facts | None]:
+    """Start the job that was ordered and wait for its end; its record, when it ended, and the last report of the shim.
+
+    The report is None if the shim was killed.
+    """
+    shim_report = kind_of(recorder.job).start(order).answer()
+    if shim_report is not None and "exec_error" not in shim_report:
+        monitoring.started = shim_report.started()
+        recorder.started(monitoring.started)
+        shim_report = foreground.wait(monitoring.begin)
+    return *finish_job(recorder, foreground, monitoring, shim_report), shim_report
+
+
+def finish_job(
+    recorder: Recorder, foreground: Foreground, monitoring: Monitoring, shim_report: Facts | None
+) -> tuple[Job, float]:
+    """Record the end of the job; return its record, and when it ended. A container may go on without its runner."""
+    if recorder.job.kind == "process":
+        ended_at = time.time()
+        return recorder.finish(shim_report, monitoring.end()), ended_at
+    from jobtop.lifecycle.containers.foreground import wait_for_container
+
+    rest = wait_for_container(recorder, foreground, monitoring.host.warn)
+    ended_at = time.time()
+    job = recorder.finish(shim_report, monitoring.end())
+    if rest is not None:
+        rest.print()
+    return job, ended_at
+
+
+def pausing_of(recorder: Recorder) -> Callable[[bool], None] | None:
+    """Return what pauses the job, or continues it, other than signals to its processes; None if these do it."""
+    if recorder.job.kind == "process":
+        return None
+    from jobtop.lifecycle.containers.foreground import pausing
+
+    return pausing(recorder)
+
+
 class Monitoring:
     """Samples one foreground job from shortly after its start to its end."""
 
-    def __init__(self, app: App, recorder: Recorder, job_id: str, report_seconds: float | None) -> None:
-        self.app, self.recorder, self.job_id, self.report_seconds = app, recorder, job_id, report_seconds
-        self.enabled = app.config.boolean("monitor.enabled")
-        self.interval = app.config.interval("monitor.interval")
+    def __init__(self, host: Host, recorder: Recorder, job_id: str) -> None:
+        self.host, self.recorder, self.job_id = host, recorder, job_id
+        self.enabled = host.config.boolean("monitor.enabled")
+        self.interval = host.config.interval("monitor.interval")
         self.started: Started | None = None
         self.engine: Engine | None = None
         self.alerts: AlertWatch | None = None
@@ -73,19 +132,20 @@ class Monitoring:
         from jobtop.core.measure.engine import Engine, chosen
         from jobtop.store.samples.sink import StoreSink
 
-        raise_descriptor_limit()
-        config = self.app.config
+        if self.host.is_jobtop:
+            raise_descriptor_limit()
+        config = self.host.config
         if (notice := shortage_notice(config)) is not None:
-            self.app.warn(notice)
+            self.host.warn(notice)
         if config.boolean("alerts.enabled"):
             from jobtop.core.alerts.rule_set import notices_of
             from jobtop.lifecycle.alerts.watching import AlertWatch
 
-            self.alerts = AlertWatch(self.app.paths, config, lambda _: self.recorder.job, print_change)
+            self.alerts = AlertWatch(self.host.paths, config, lambda _: self.recorder.job, self._tell_alert)
             for notice in notices_of(self.alerts.book.problems):
-                self.app.warn(notice)
+                self.host.warn(notice)
         sink = StoreSink(
-            self.app.paths,
+            self.host.paths,
             config.switch("store.network"),
             config=config,
             record_of=lambda _: self.recorder.job,
@@ -95,16 +155,16 @@ class Monitoring:
         if self.alerts is not None:
             self.alerts.connect(sink, engine.sampler)
             self.alerts.on_messages = self._wake_messages
-        report = print_report if self.report_seconds else None
-        engine.watch(self.job_id, target, report, self.report_seconds or 0.0)
+        engine.watch(self.job_id, target, self.host.on_report, self.host.report_seconds)
         try:
             engine.start()
         except StartError as error:
             self.enabled = False
-            self.app.warn(f"the job runs, but is not sampled: {error}")
+            self.host.warn(f"the job runs, but is not sampled: {error}")
             return
         self.engine = engine
-        gc.freeze()  # modules are imported by now; a collection during a tick need not scan them
+        if self.host.is_jobtop:
+            gc.freeze()  # modules are imported by now; a collection during a tick need not scan them
 
     def end(self) -> Callable[[Job], Job] | None:
         """Stop sampling; return the function that adds what was observed to the record, None if nothing was."""
@@ -114,6 +174,9 @@ class Monitoring:
             return outcome.over_at_once
         observation = self.engine.conclude(self.job_id, FLUSH_SECONDS)
         return observation.of if observation is not None else None
+
+    def _tell_alert(self, change: Transition) -> None:
+        self.host.on_alert(change.rule.severity, change.rule.name, change.text)
 
     def _wake_messages(self) -> None:
         """Send messages about alerts from now on; from the writer thread, when there is one for the first time."""
@@ -125,17 +188,19 @@ class Monitoring:
     def _judge_end(self, job: Job) -> None:
         """Judge the end of the job by the alert rules, and print what is unusual about it."""
         is_over_at_once = self.engine is None and job.status is Status.SUCCESS
-        if is_over_at_once or self.recorder.jobs is None or not self.app.config.boolean("alerts.enabled"):
+        if is_over_at_once or self.recorder.jobs is None or not self.host.config.boolean("alerts.enabled"):
             return
         from jobtop.lifecycle.ends import judge_alerts
 
-        if self.alerts is None:  # it ended before `begin`, which names wrong rules
-            for notice in self.app.rule_notices(self.app.config):
-                self.app.warn(notice)
+        if self.alerts is None and self.host.config.has_own_rules:  # it ended before `begin`, which names wrong rules
+            from jobtop.core.alerts.rule_set import rule_notices
+
+            for notice in rule_notices(self.host.config):
+                self.host.warn(notice)
         was_running = replace(job, status=Status.RUNNING)
-        for alert in judge_alerts(self.recorder.jobs, self.app.paths, was_running, job, self.app.config):
+        for alert in judge_alerts(self.recorder.jobs, self.host.paths, was_running, job, self.host.config):
             if alert.kind == "deviation" and alert.state != "resolved":
-                print_alert(alert.severity, alert.rule, alert.text)
+                self.host.on_alert(alert.severity, alert.rule, alert.text)
 
     def close(self, job: Job) -> None:
         """Judge how the job ended, and end sampling for good."""
@@ -147,46 +212,22 @@ class Monitoring:
 
     def _leave_messages(self, job: Job) -> None:
         """Leave unsent messages to an agent, or say what is left."""
-        jobs, config = self.recorder.jobs, self.app.config
+        jobs, config = self.recorder.jobs, self.host.config
         may_send = self.messages is not None or (config.alerts or config.is_set("alerts.actions"))
         if jobs is None or not may_send:
             return
         from jobtop.lifecycle.alerts.messages import Messages, book_of, leave_messages
 
         def messages() -> Messages:
-            return self.messages or Messages(self.app.paths, config.switch("store.network"), book_of(config))
+            return self.messages or Messages(self.host.paths, config.switch("store.network"), book_of(config))
 
         try:
-            left = leave_messages(jobs.database, self.app.paths, messages, self.app.environ, job.parent_id is not None)
+            left = leave_messages(
+                jobs.database, self.host.paths, messages, self.host.environ, job.parent_id is not None
+            )
         except JobtopError as error:
             left = f"messages about alerts may wait: {error}"
         if self.messages is not None:
             self.messages.close()
         if left is not None:
-            self.app.warn(left)
-
-
-def print_change(change: Transition) -> None:
-    """Print a line about an alert that has fired to standard error."""
-    print_alert(change.rule.severity, change.rule.name, change.text)
-
-
-def print_alert(severity: str, rule: str, text: str) -> None:
-    from jobtop.core.units import printable
-
-    print_error(f"jobtop: {severity} alert {printable(rule)}: {printable(text)}")
-
-
-def print_report(frame: Frame) -> None:
-    """Print a line of current values to standard error, for the log of a batch job."""
-    from jobtop.core.units import format_bytes, format_duration, number_of
-
-    values = frame.values
-    cpu, memory = values["cpu.percent"], values["mem.used"]
-    parts = [
-        f"CPU {'–' if cpu is None else f'{cpu:.1f}%'}",
-        f"memory {format_bytes(memory)}",
-        f"read {format_bytes(values['io.read_bytes'])}/s, write {format_bytes(values['io.write_bytes'])}/s",
-        f"{number_of(values['proc.count'], 'process', 'processes')}, {number_of(values['proc.threads'], 'thread')}",
-    ]
-    print_error(f"[Resources] {format_duration(frame.elapsed)}: {'; '.join(parts)}")
+            self.host.warn(left)

@@ -1,0 +1,1 @@
+"""Measuring parts of a Python process: what each tracked block used, in the process itself and in its sampler."""
