@@ -7,6 +7,7 @@ _MODULES = {
     "BenchmarkRunner": "jobtop.benchmark",
     "ContainerResourceMonitor": "jobtop.resource_profiler",
     "JobMonitor": "jobtop.job_monitor",
+    "ResourceMonitor": "jobtop.watching",
     "ResourceMonitorCallback": "jobtop.callback",
     "ResourceProfiler": "jobtop.resource_profiler",
     "TaskPipeline": "jobtop.task_pipeline",
@@ -21,7 +22,8 @@ _MODULES = {
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # For type checkers and editors: a line `from jobtop.running import run as run` per name above.
-    pass
+    from jobtop.callback import ResourceMonitorCallback as ResourceMonitorCallback
+    from jobtop.watching import ResourceMonitor as ResourceMonitor
 else:  # a type checker that sees __getattr__ accepts every name
     __all__ = ("__version__", *_MODULES)  # noqa: PLE0604 - these are strings
 

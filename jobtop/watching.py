@@ -10,6 +10,7 @@ The numbers come from the sampler process of a tracked block; nothing is measure
 
 from __future__ import annotations
 
+import atexit
 import functools
 import logging
 import os
@@ -33,7 +34,7 @@ from jobtop.resource_numbers import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
     from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     Monitor = TypeVar("Monitor", bound="ResourceMonitor")
     P = ParamSpec("P")
 
-SAMPLING_SECONDS = 1.0
+SAMPLING_SECONDS = 2.0  # a reading costs 7 ms of CPU, and the monitor has to stay below 1 % of a core
 FIRST_READING_SECONDS = 5.0  # how long a question outside of a training waits for the sampler process to start
 LOG = logging.getLogger("jobtop")
 
@@ -120,7 +121,7 @@ class ResourceMonitor:
         self.io_wait_threshold = io_wait_threshold
         self.exports, self.timeseries_path = export_timeseries, timeseries_path
         self.current_epoch = self._next_epoch = 0
-        self.rank = 0
+        self.rank, self.is_in_epoch = 0, False
         self._told: set[str] = set()
         self._forget_training()
 
@@ -128,12 +129,15 @@ class ResourceMonitor:
         self._block: Block | None = None
         self._show: Callable[[str], None] = print
         self._held: Mapping[str, Any] | None = None  # the reading that all methods use during one check
+        self._last: Mapping[str, Any] | None = None
+        self._last_at = 0.0
         self._disk, self._network = disk_traffic(), network_traffic()
+        self._host: Mapping[str, float] | None = None  # as it was last read
         self._file: EpochFile | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies, and the processes of a distributed training, have no block yet."""
-        dropped = ("_block", "_held", "_file", "_disk", "_network", "_show")
+        dropped = ("_block", "_held", "_last", "_file", "_disk", "_network", "_host", "_show")
         return {name: value for name, value in self.__dict__.items() if name not in dropped}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -182,16 +186,17 @@ class ResourceMonitor:
             tags=dict(tags or {}),
             interval=SAMPLING_SECONDS,
             profile=True,
-            without=self._left_out(),
         )
+        atexit.register(self._close_at_exit)
 
     @border
     def close(self, error: BaseException | None = None) -> None:
         """End the job: successful, or as the exception says."""
-        block, self._block = self._block, None
+        block = self._block
         self._forget_training()
         if block is None:
             return
+        atexit.unregister(self._close_at_exit)
         if error is None:
             block.close()
         elif isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
@@ -232,7 +237,9 @@ class ResourceMonitor:
         """Return what the training read and wrote since the last call, the time waited for I/O, and the network."""
         reading = self._reading()
         disk = self._disk.metrics(reading.get("job", {}), reading.get("elapsed", 0.0))
-        network = self._network.metrics(reading.get("host_counters", {}))
+        # The same reading of the machine again says nothing about what came since.
+        is_new, self._host = reading.get("host") != self._host, reading.get("host")
+        network = self._network.metrics(reading.get("host_counters", {})) if is_new else {}
         return disk | wait_metrics(reading) | network | network_rates(reading)
 
     def check_alerts(self, metrics: dict[str, float]) -> list[str]:
@@ -257,7 +264,7 @@ class ResourceMonitor:
 
     def collect(self) -> dict[str, float]:
         """Return all metrics of one reading; empty if the sampler process has none yet."""
-        self._held = None if self._block is None else self._block.latest()
+        self._held = self._newest()
         if not self._held:
             return {}
         try:
@@ -300,10 +307,18 @@ class ResourceMonitor:
         except UnicodeEncodeError:  # a terminal or a log without Unicode
             self._show(text.encode("ascii", "replace").decode("ascii"))
 
-    def _left_out(self) -> Collection[str]:
-        """Return the sources that no wanted number comes from."""
-        without = [] if self.gpu_monitoring else ["gpu"]
-        return without if self.cpu_monitoring or self.io_monitoring else [*without, "host"]
+    def _close_at_exit(self) -> None:
+        """End the job of a program that did not: an unknown end, unless its loops ran through or an error ended it."""
+        error = getattr(sys, "last_value", None)
+        if error is not None or not self.is_in_epoch:
+            self.close(error)
+
+    def _newest(self) -> Mapping[str, Any] | None:
+        """Return the newest reading; the sampler is asked no more often than it samples."""
+        now = time.monotonic()
+        if self._block is not None and (not has_rates(self._last) or now >= self._last_at + SAMPLING_SECONDS):
+            self._last, self._last_at = self._block.latest(), now
+        return self._last
 
     def _reading(self) -> Mapping[str, Any]:
         """Return the newest reading; outside of a training, begin the job and wait for its first one."""
@@ -316,9 +331,14 @@ class ResourceMonitor:
         end = time.monotonic() + FIRST_READING_SECONDS
         while True:
             reading = None if self._block is None else self._block.latest()
-            if reading or not is_new or self._block is None or time.monotonic() > end:
+            if has_rates(reading) or not is_new or self._block is None or time.monotonic() > end:
                 return reading or {}
             time.sleep(0.02)
+
+
+def has_rates(reading: Mapping[str, Any] | None) -> bool:
+    """Whether a reading is not the first one, which has no percentages."""
+    return reading is not None and "cpu.percent" in reading.get("job", {}) and "cores" in reading
 
 
 class WatchedLoader:
@@ -334,6 +354,8 @@ class WatchedLoader:
         monitor = self._monitor
         monitor.start()
         monitor.begin_epoch()
+        monitor.is_in_epoch = True
         for number, batch in enumerate(self._loader):
             yield batch
             monitor.batch_ended(number)
+        monitor.is_in_epoch = False

@@ -102,6 +102,7 @@ class Blocks:
 def blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Blocks:
     made = Blocks()
     monkeypatch.setattr("jobtop.tracking.open_block", made.open)
+    monkeypatch.setattr("jobtop.watching.SAMPLING_SECONDS", 0.0)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return made
@@ -368,11 +369,10 @@ def test_export_timeseries_is_a_flag_and_a_method(blocks: Blocks, tmp_path: Path
     assert (tmp_path / "resource_logs/epoch_0.csv").exists()
 
 
-def test_groups_that_are_switched_off_are_neither_read_nor_written(blocks: Blocks, tmp_path: Path) -> None:
+def test_groups_that_are_switched_off_are_not_written(blocks: Blocks, tmp_path: Path) -> None:
     train(ResourceMonitorCallback(gpu_monitoring=False, io_monitoring=False))
     (row,) = rows(tmp_path / "resource_logs/epoch_0.csv")
     assert not [name for name in row if name.startswith(("gpu", "io", "disk", "net"))]
-    assert blocks.opened[0].options["without"] == ["gpu"]
 
 
 def test_a_training_is_a_job_with_the_hyperparameters_of_its_module(blocks: Blocks) -> None:
@@ -414,6 +414,25 @@ def test_rank_zero_prints_and_every_rank_has_its_own_file(
     assert capsys.readouterr().out == ""
     assert [path.name for path in (tmp_path / "resource_logs").iterdir()] == ["epoch_0_rank_3.csv"]
     assert blocks.opened[0].options["tags"] == {"rank": "3", "ranks": "4"}
+
+
+def test_the_sampler_is_asked_no_more_often_than_it_samples(blocks: Blocks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobtop.watching.SAMPLING_SECONDS", 3600.0)
+    without_rates = {"elapsed": 0.1, "host": {"mem.total": MIB}}
+    blocks.readings = [None, without_rates, READING, READING | {"elapsed": 9.0}, {}]
+    train(ResourceMonitorCallback(log_interval=1), batches=10)
+    assert [reading.get("elapsed") for reading in blocks.opened[0].readings] == [9.0, None]
+
+
+def test_the_same_reading_again_has_no_new_traffic(blocks: Blocks, tmp_path: Path) -> None:
+    later = READING | {"host": READING["host"] | {"cpu.percent": 80.0}, "elapsed": 4.0}
+    later["host_counters"] = {"net.rx_bytes": 107 * MIB, "net.tx_bytes": 50 * MIB}
+    blocks.readings = [READING, READING, later]
+    train(ResourceMonitorCallback(log_interval=1), batches=3)
+    written = rows(tmp_path / "resource_logs/epoch_0.csv")
+    assert [row["net_recv_mb"] for row in written] == ["", "", "7.0"]
+    assert [row["net_sent_mb"] for row in written] == ["", "", "0.0"]
+    assert [row["disk_read_mb"] for row in written] == ["150.4", "", "0.0"]
 
 
 def test_before_the_first_reading_nothing_is_printed_or_written(
