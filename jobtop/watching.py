@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
 
 SAMPLING_SECONDS = 2.0  # a reading costs 7 ms of CPU, and the monitor has to stay below 1 % of a core
+SILENT_SECONDS = 30.0  # without an answer of the sampler process, after which it is reported
 FIRST_READING_SECONDS = 5.0  # how long a question outside of a training waits for the sampler process to start
 LOG = logging.getLogger("jobtop")
 
@@ -130,7 +131,8 @@ class ResourceMonitor:
         self._show: Callable[[str], None] = print
         self._held: Mapping[str, Any] | None = None  # the reading that all methods use during one check
         self._last: Mapping[str, Any] | None = None
-        self._last_at = 0.0
+        self._asked_at, self._answered_at = 0.0, time.monotonic()
+        self._has_begun = False  # the first reading has no percentages: the next one is asked for at once
         self._disk, self._network = disk_traffic(), network_traffic()
         self._host: Mapping[str, float] | None = None  # as it was last read
         self._file: EpochFile | None = None
@@ -316,8 +318,13 @@ class ResourceMonitor:
     def _newest(self) -> Mapping[str, Any] | None:
         """Return the newest reading; the sampler is asked no more often than it samples."""
         now = time.monotonic()
-        if self._block is not None and (not has_rates(self._last) or now >= self._last_at + SAMPLING_SECONDS):
-            self._last, self._last_at = self._block.latest(), now
+        if self._block is not None and (not self._has_begun or now >= self._asked_at + SAMPLING_SECONDS):
+            self._last, self._asked_at = self._block.latest(), now
+            self._has_begun = self._has_begun or has_rates(self._last)
+            if self._last:
+                self._answered_at = now
+            elif now > self._answered_at + SILENT_SECONDS:
+                self.tell_failure("sampler", TimeoutError("there are no new numbers"))
         return self._last
 
     def _reading(self) -> Mapping[str, Any]:

@@ -461,6 +461,18 @@ def test_a_failure_of_the_monitor_is_logged_once_and_the_training_ends_as_withou
     assert "the monitor is broken" in logged()[0]
 
 
+def test_a_sampler_that_does_not_answer_is_reported_once(
+    blocks: Blocks, monkeypatch: pytest.MonkeyPatch, logged: Callable[[], list[str]]
+) -> None:
+    blocks.readings = [READING, None]
+    train(ResourceMonitorCallback(log_interval=1), batches=5)
+    assert logged() == []
+    monkeypatch.setattr("jobtop.watching.SILENT_SECONDS", -1.0)
+    train(ResourceMonitorCallback(log_interval=1), batches=5)
+    assert len(logged()) == 1
+    assert "no new numbers" in logged()[0]
+
+
 def test_an_interruption_during_a_check_reaches_the_training(blocks: Blocks, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_block: FakeBlock) -> None:
         raise KeyboardInterrupt
