@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     Monitor = TypeVar("Monitor", bound="ResourceMonitor")
     P = ParamSpec("P")
 
-SAMPLING_SECONDS = 2.0  # a reading costs 7 ms of CPU, and the monitor has to stay below 1 % of a core
+SAMPLING_SECONDS = 3.0  # a reading costs about 10 ms of CPU, and the monitor has to stay well below 1 % of a core
 SILENT_SECONDS = 30.0  # without an answer of the sampler process, after which it is reported
-FIRST_READING_SECONDS = 5.0  # how long a question outside of a training waits for the sampler process to start
+FIRST_READING_SECONDS = 8.0  # how long a question outside of a training waits for the sampler process to start
 LOG = logging.getLogger("jobtop")
 
 

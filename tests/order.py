@@ -18,7 +18,7 @@ integration/attended 14 integration/container_kill 14 tui/alerts_page 14 integra
 integration/typing 13 tui/dashboard 13 tui/job_actions 13 tui/typing 13 tui/store_faults 12 unit/listing 12
 unit/runner 12 integration/kill 12 tui/table 12 unit/patterns 12 integration/gpus 11 integration/rerun 11
 tui/pages 11 unit/series 10 unit/alert_states 9 tui/demo 9 integration/logs 9 integration/cgroup_v1 9
-tui/palette 9 tui/run_form_images 8 integration/queue_kill 8 integration/series_kill 8
+integration/lightning 20 tui/palette 9 tui/run_form_images 8 integration/queue_kill 8 integration/series_kill 8
 """.split()
 SLOW = dict(zip(SECONDS[::2], map(int, SECONDS[1::2]), strict=True))
 OTHERS_SECONDS = 0.05  # for each test of another module
