@@ -13,7 +13,7 @@ from jobtop.core.track.counters import CSTIME, CUTIME, TICK_SECONDS, tree_cpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 SMALL_SECONDS = 0.05  # c-times are rounded to ticks
 
@@ -42,9 +42,10 @@ class ChildTable:
         self._reaped = self._read_reaped()
         self.unassigned_seconds = 0.0  # of children that exited between two readings, while several blocks were open
 
-    def leave_out(self, pids: Iterable[int]) -> None:
-        """Count these children for no block: they were started before."""
-        for pid in pids:
+    def begin(self, reaped: Sequence[float], before: Iterable[int]) -> None:
+        """Count what was reaped since a moment, with this CPU time then; the children of before belong to no block."""
+        self._reaped = reaped[0], reaped[1]
+        for pid in before:
             self._children.setdefault(pid, Child(None, start_ticks(pid)))
 
     def used(self, block: str) -> tuple[float, float]:

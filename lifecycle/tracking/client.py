@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     Answer = dict[str, Any]
 
 MODULE = "jobtop.lifecycle.tracking.sampler"
+# The sampler must not be a child of this process, which would count it for its blocks: a shell starts it and exits.
+SHELL, START = "/bin/sh", '"$@" <&3 3<&- &'
 NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)  # a program may have set SIGPIPE to end it
 SEND_SECONDS, EXIT_SECONDS = 1.0, 2.0
 PART_BYTES = 65536
@@ -35,8 +37,6 @@ class SamplerClient:
         self._number = 0
         self._received = b""
         self._socket: socket.socket | None = None
-        self._starter: int | None = None
-        self.starter_seconds = (0.0, 0.0)  # user and system time of the process that started the sampler
         try:
             self._start(root)
         except (OSError, ValueError) as error:
@@ -48,16 +48,16 @@ class SamplerClient:
         ours, theirs = socket.socketpair()
         with theirs:
             environment = {key: value for key, value in os.environ.items() if key != "JOBTOP_JOB_ID"}
-            actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)]
-            actions += [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (1, 2)]
-            arguments = [sys.executable, "-P", "-m", MODULE, root, str(os.getpid())]
+            actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 3)]
+            actions += [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
+            arguments = [SHELL, "-c", START, "sh", sys.executable, "-P", "-m", MODULE, root, str(os.getpid())]
             try:
-                self._starter = os.posix_spawn(
-                    sys.executable, arguments, environment, file_actions=actions, setsid=True
-                )
+                starter = os.posix_spawn(SHELL, arguments, environment, file_actions=actions, setsid=True)
             except BaseException:
                 ours.close()
                 raise
+        with suppress(ChildProcessError):
+            os.waitpid(starter, 0)
         ours.settimeout(SEND_SECONDS)
         self._socket = ours
 
@@ -86,17 +86,6 @@ class SamplerClient:
                 pass
         return self.is_ready
 
-    def reap_starter(self) -> tuple[float, float]:
-        """The CPU time of the process that started the sampler, once it has exited: it is a child of this process."""
-        if self._starter is not None:
-            with suppress(ChildProcessError):
-                pid, _, used = os.wait4(self._starter, os.WNOHANG)
-                if pid == 0:
-                    return self.starter_seconds
-                self.starter_seconds = used.ru_utime, used.ru_stime
-            self._starter = None
-        return self.starter_seconds
-
     def close(self) -> None:
         """Let the sampler exit, and wait for that a moment, so that it does not outlive this process."""
         if self._socket is None:
@@ -107,7 +96,6 @@ class SamplerClient:
             while self._line(deadline) is not None:
                 pass
         self.forget()
-        self.reap_starter()
 
     def forget(self) -> None:
         """Close the connection; in a forked child it is that of the parent."""

@@ -82,7 +82,7 @@ class BlockSampler:
         engine = self._engine()
         with engine.lock:
             if not self.views.open:
-                self.children.leave_out(shape.get("children", ()))
+                self.children.begin(shape["reaped"], shape["children"])
             self.ledger.open(key, parent, shape["thread"])
             self.set_threads(shape.get("threads", {}))
         engine.open(View(key, parent, shape["start"], shape.get("origin", {})))

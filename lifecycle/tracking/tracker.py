@@ -82,7 +82,6 @@ class Tracked:
         self.process = os.getpid()
         self.before: Counters
         self.children: dict[int, tuple[float, float]] = {}  # those that were there before, and what they had used
-        self.own_children = (0.0, 0.0)  # of this process, that are a part of jobtop, when it was opened
         self.start_boottime = 0.0
 
 
@@ -97,7 +96,6 @@ class Tracker:
         self._ledger = Ledger(own_cpu, own_thread_seconds)
         self._hook = ThreadHook(self)
         self._client: SamplerClient | None = None
-        self._own_children = (0.0, 0.0)  # user and system time of children that are a part of jobtop
         self.process = os.getpid()
 
     # -- blocks
@@ -111,7 +109,6 @@ class Tracker:
             tracked = Tracked(job, request, is_stored)
             self._hook.install()
             tracked.children = live_children()
-            tracked.own_children = self._own_children_seconds()
             thread = threading.get_native_id()
             tracked.job = replace(job, start_time=time.time())
             tracked.start_boottime = time.clock_gettime(BOOTTIME)
@@ -137,7 +134,9 @@ class Tracker:
                 self._hook.remove()
             answer = self._end_sampling(tracked, elapsed)
             started = {pid for pid in live if pid not in tracked.children}
-            children = self._children(tracked, after, live) if not own.has_overlapped else answered_children(answer)
+            children = answered_children(answer)
+            if not own.has_overlapped:
+                children = children_seconds(tracked, after, live)
             end = BlockEnd(
                 status,
                 elapsed,
@@ -293,6 +292,7 @@ class Tracker:
             "thread": thread,
             "threads": self._ledger.threads() if len(self._ledger) > 1 else {},
             "children": list(tracked.children),
+            "reaped": [before.children_user_seconds, before.children_system_seconds],
             "origin": origin,
             "interval": tracked.request.interval_seconds,
             "profile": tracked.request.with_profile,
@@ -314,25 +314,6 @@ class Tracker:
     def _notes(self) -> tuple[str, ...]:
         client = self._client
         return () if client is None or client.problem is None else (f"samples: {client.problem}",)
-
-    def _own_children_seconds(self) -> tuple[float, float]:
-        """The CPU time of reaped children that are a part of jobtop."""
-        if self._client is not None:
-            self._own_children = self._client.reap_starter()
-        return self._own_children
-
-    def _children(self, tracked: Tracked, after: Counters, live: dict[int, tuple[float, float]]) -> tuple[float, float]:
-        """User and system seconds of the children that a block started, whether they have exited or not."""
-        before, own = tracked.before, self._own_children_seconds()
-        user = after.children_user_seconds - before.children_user_seconds - (own[0] - tracked.own_children[0])
-        system = after.children_system_seconds - before.children_system_seconds - (own[1] - tracked.own_children[1])
-        for pid, (old_user, old_system) in tracked.children.items():
-            if pid not in live:  # it was there before, and was reaped in the block
-                user, system = user - old_user, system - old_system
-        for pid, (new_user, new_system) in live.items():
-            if pid not in tracked.children:
-                user, system = user + new_user, system + new_system
-        return max(0.0, user), max(0.0, system)
 
     def _write_end(self, tracked: Tracked, end: BlockEnd) -> Job:
         """Write the end of a block; where the store cannot be written, into a file that a later verb imports."""
@@ -385,6 +366,20 @@ class Tracker:
                 return work(Jobs(database))
         finally:
             database.close()
+
+
+def children_seconds(tracked: Tracked, after: Counters, live: dict[int, tuple[float, float]]) -> tuple[float, float]:
+    """User and system seconds of the children that a block started; `live` has those that have not exited."""
+    before = tracked.before
+    user = after.children_user_seconds - before.children_user_seconds
+    system = after.children_system_seconds - before.children_system_seconds
+    for pid, (old_user, old_system) in tracked.children.items():
+        if pid not in live:  # it was there before, and was reaped in the block
+            user, system = user - old_user, system - old_system
+    for pid, (new_user, new_system) in live.items():
+        if pid not in tracked.children:
+            user, system = user + new_user, system + new_system
+    return max(0.0, user), max(0.0, system)
 
 
 def answered_children(answer: dict[str, Any]) -> tuple[float, float] | None:
