@@ -179,11 +179,12 @@ class ResourceMonitor:
         from jobtop.tracking import open_block
 
         self._forget_training()
-        script = os.path.basename(sys.argv[0]) or None
+        script = os.path.basename(sys.argv[0])
+        script = "" if script.startswith("-") else script  # of python -c
         self._block = open_block(
             name or (os.path.splitext(script)[0] if script else "training"),
             tool=tool,
-            script=script,
+            script=script or None,
             params=dict(params or {}),
             tags=dict(tags or {}),
             interval=SAMPLING_SECONDS,

@@ -218,6 +218,15 @@ def test_a_training_that_fails_is_a_job_with_its_error(trained: tuple[Path, dict
     assert (results["failed"], job["status"], job["error"]) == ("passed through", "error", "Fails: no more data")
 
 
+def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs/lightning.md").read_text(encoding="utf-8")
+    (example,) = [code for code in re.findall(r"(?ms)^```python\n(.*?)^```$", page) if "pl.Trainer" in code]
+    finished = run(tmp_path, example)
+    assert finished.returncode == 0, finished.stderr
+    (job,) = records(tmp_path)
+    assert (job["name"], job["status"], job["params"]) == ("Classifier", "success", {"lr": 0.01})
+
+
 def test_each_rank_is_a_job_with_its_own_files_and_rank_zero_prints(tmp_path: Path) -> None:
     finished = run(tmp_path, MODEL + RANKS)
     assert finished.returncode == 0, finished.stderr

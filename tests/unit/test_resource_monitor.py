@@ -2,9 +2,11 @@
 
 import copy
 import csv
+import importlib
 import inspect
 import logging
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,11 +15,13 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
 from jobtop.callback import ResourceMonitorCallback, lightning_callbacks, simple_params
 from jobtop.resource_csv import EpochFile
 from jobtop.resource_numbers import cpu_memory_metrics, disk_traffic, gpu_metrics, network_traffic, wait_metrics
 from jobtop.watching import ResourceMonitor
+from support import ROOT
 
 MIB = 1 << 20
 READING: dict[str, Any] = {
@@ -154,6 +158,17 @@ def second_gpu(**gauges: float) -> dict[str, Any]:
 def test_parameters_and_defaults_are_those_of_the_ocr_callback(monitor: type) -> None:
     parameters = inspect.signature(monitor).parameters
     assert {name: parameter.default for name, parameter in parameters.items()} == PARAMETERS
+
+
+def test_the_hydra_configuration_of_the_page_makes_a_callback() -> None:
+    page = (ROOT / "docs/lightning.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"(?ms)^```yaml\n(.*?)^```$", page)
+    settings = yaml.safe_load(text)["resource_monitor"]
+    module, _, name = settings.pop("_target_").rpartition(".")
+    made = getattr(importlib.import_module(module), name)(**settings)
+    assert isinstance(made, ResourceMonitorCallback)
+    assert settings == PARAMETERS
+    assert {name: getattr(made, name) for name in PARAMETERS} == PARAMETERS
 
 
 def test_metrics_have_the_names_and_units_of_the_ocr_callback() -> None:
