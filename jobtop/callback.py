@@ -1,7 +1,8 @@
 """ResourceMonitorCallback: the monitor of a training for Lightning, with the interface of the OCR callback.
 
-It is a `Callback` of the Lightning that is imported, `lightning` or `pytorch_lightning` (or of both); if none is, of
-the one that is installed. Without Lightning it is a plain class: `watch`, and the hooks for a trainer of your own.
+An object of it is a `Callback` of the Lightning that is imported when it is made, `lightning` or `pytorch_lightning`
+(or of both); if none is, of those that are installed. Without Lightning it is a plain object: `watch`, and the hooks for
+a trainer of your own.
 """
 
 from __future__ import annotations
@@ -17,35 +18,51 @@ if TYPE_CHECKING:
 
 LIGHTNINGS = ("lightning.pytorch", "pytorch_lightning")
 MOST_PARAMS = 100  # a module with more hyperparameters has a part of them in its record
+_CLASSES: dict[tuple[type, ...], type] = {}  # that are callbacks, by a class and those of Lightning
 
 
 def lightning_callbacks() -> tuple[type, ...]:
-    """Return the class `Callback` of each Lightning that is imported, else of the first that can be; or none."""
+    """Return the class `Callback` of each Lightning that is imported; if none is, import those that are installed."""
     imported = [sys.modules[name].Callback for name in LIGHTNINGS if hasattr(sys.modules.get(name), "Callback")]
-    if imported:
-        return tuple(imported)
-    for name in LIGHTNINGS:
-        try:
-            return (importlib.import_module(name).Callback,)
-        except Exception:  # noqa: BLE001 - a border: a broken Lightning fails where the training imports it
-            continue
-    return ()
+    return tuple(imported or filter(None, map(_imported_callback, LIGHTNINGS)))
 
 
-if TYPE_CHECKING:
+def _imported_callback(name: str) -> type | None:
+    try:
+        found: type = importlib.import_module(name).Callback
+    except Exception:  # noqa: BLE001 - a border: a broken Lightning fails where the training imports it
+        return None
+    return found
 
-    class LightningCallback:
-        """What the type checker knows of Lightning's class."""
-else:
-    LightningCallback = type("LightningCallback", lightning_callbacks(), {})
 
-
-class ResourceMonitorCallback(ResourceMonitor, LightningCallback):
+class ResourceMonitorCallback(ResourceMonitor):
     """Watches `trainer.fit`: prints what it uses every few batches, warns, and writes a CSV file per epoch.
 
     A training is one job of the history. In a distributed one each rank is a job and writes files of its own; only
     rank 0 prints.
     """
+
+    def _join_lightning(self) -> None:
+        """Become a callback of Lightning, which accepts no other object.
+
+        The class is chosen now: programs often import jobtop first, and both Lightnings may be installed.
+        """
+        plain = self._plain_class()
+        bases = tuple(base for base in lightning_callbacks() if not issubclass(plain, base))
+        if not bases:
+            return
+        if (plain, *bases) not in _CLASSES:
+            names = {"__module__": plain.__module__, "__qualname__": plain.__qualname__, "__doc__": plain.__doc__}
+            _CLASSES[plain, *bases] = type(plain.__name__, (plain, *bases), names)
+        self.__class__ = _CLASSES[plain, *bases]
+
+    def _plain_class(self) -> type:
+        """Return the class as it was written."""
+        return type(self).__mro__[1] if type(self) in _CLASSES.values() else type(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles are made of the class as it was written."""
+        return _new_callback, (self._plain_class(),), self.__getstate__()
 
     @border
     def setup(self, trainer: Any, pl_module: Any, stage: str | None = None) -> None:
@@ -75,6 +92,10 @@ class ResourceMonitorCallback(ResourceMonitor, LightningCallback):
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """End the job as failed, or as cancelled after Ctrl-C."""
         self.close(exception)
+
+
+def _new_callback(wanted: type[ResourceMonitorCallback]) -> ResourceMonitorCallback:
+    return wanted.__new__(wanted)
 
 
 def simple_params(pl_module: Any) -> dict[str, Any]:

@@ -113,7 +113,6 @@ class ResourceMonitor:
     ) -> None:
         if log_interval < 1:
             raise ValueError("log_interval must be 1 or more; enabled=False switches the monitor off")
-        super().__init__()
         self.enabled, self.log_interval = enabled, log_interval
         self.gpu_monitoring, self.cpu_monitoring, self.io_monitoring = gpu_monitoring, cpu_monitoring, io_monitoring
         self.alert_gpu_underutilization = alert_gpu_underutilization
@@ -125,6 +124,10 @@ class ResourceMonitor:
         self.rank, self.is_in_epoch = 0, False
         self._told: set[str] = set()
         self._forget_training()
+        self._join_lightning()
+
+    def _join_lightning(self) -> None:
+        """Nothing here; the callback becomes one of Lightning's."""
 
     def _forget_training(self) -> None:
         self._block: Block | None = None
@@ -145,6 +148,7 @@ class ResourceMonitor:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._forget_training()
+        self._join_lightning()
 
     @property
     def export_timeseries(self) -> TimeseriesExport:

@@ -531,14 +531,34 @@ def test_a_copy_of_a_running_callback_has_no_block(blocks: Blocks) -> None:
     assert [block.closed for block in blocks.opened] == [None, (None, None), (None, None)]
 
 
-def test_it_is_a_callback_of_every_lightning_that_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    classes = []
+@pytest.fixture
+def lightnings(monkeypatch: pytest.MonkeyPatch) -> list[type]:
+    """The classes `Callback` of two Lightnings that are imported."""
+    classes: list[type] = []
     for name in ("lightning.pytorch", "pytorch_lightning"):
         module = ModuleType(name)
         classes.append(type("Callback", (), {}))
         setattr(module, "Callback", classes[-1])  # noqa: B010 - a type checker does not know it
         monkeypatch.setitem(sys.modules, name, module)
-    assert lightning_callbacks() == tuple(classes)
+    return classes
+
+
+def test_it_is_a_callback_of_every_lightning_that_is_imported_when_it_is_made(lightnings: list[type]) -> None:
+    class Own(ResourceMonitorCallback):
+        pass
+
+    for wanted in (ResourceMonitorCallback, Own):
+        callback = wanted(log_interval=3)
+        assert isinstance(callback, wanted)
+        assert all(isinstance(callback, lightning) for lightning in lightnings)
+        assert type(callback).__qualname__ == wanted.__qualname__  # its key in checkpoints
+        assert type(wanted()) is type(callback)
+
+
+def test_copies_are_callbacks_too(lightnings: list[type]) -> None:
+    callback = ResourceMonitorCallback(log_interval=3)
+    for copied in (copy.deepcopy(callback), pickle.loads(pickle.dumps(callback))):
+        assert (copied.log_interval, type(copied)) == (3, type(callback))
 
 
 def test_a_lightning_that_cannot_be_imported_is_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
