@@ -1,8 +1,8 @@
 """ResourceMonitorCallback: the monitor of a training for Lightning, with the interface of the OCR callback.
 
 An object of it is a `Callback` of the Lightning that is imported when it is made, `lightning` or `pytorch_lightning`
-(or of both); if none is, of those that are installed. Without Lightning it is a plain object: `watch`, and the hooks for
-a trainer of your own.
+(or of both); if none is, of those that are installed. Without Lightning it is a plain object: `watch`, and the hooks
+for a trainer of your own.
 """
 
 from __future__ import annotations
