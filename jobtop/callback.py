@@ -90,8 +90,8 @@ class ResourceMonitorCallback(ResourceMonitor):
         self.close()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """End the job as failed, or as cancelled after Ctrl-C."""
-        self.close(exception)
+        """End the job as failed, or as cancelled: Lightning's exception of a SIGTERM is a SystemExit without a code."""
+        self.close(KeyboardInterrupt() if isinstance(exception, SystemExit) else exception)
 
 
 def _new_callback(wanted: type[ResourceMonitorCallback]) -> ResourceMonitorCallback:

@@ -62,7 +62,7 @@ def border(
         try:
             hook(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - a border: a training goes on whatever happens to its monitor
-            self.tell_failure(hook.__name__, error)
+            self.tell_failure(hook.__name__.lstrip("_"), error)
 
     return call
 
@@ -204,12 +204,12 @@ class ResourceMonitor:
         if block is None:
             return
         atexit.unregister(self._close_at_exit)
-        if error is None:
+        if error is None or isinstance(error, GeneratorExit):
             block.close()
-        elif isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
-            block.close("cancelled", error=type(error).__name__)
         else:
-            block.close("error", error=f"{type(error).__name__}: {error}")
+            from jobtop.tracking import outcome_of
+
+            block.close(*outcome_of(error)[0])
 
     def watch(self, loader: Iterable[T], epoch: int | None = None) -> Iterable[T]:
         """Return the batches of a loader; each time through them is an epoch, counted from 0 or from `epoch`.
@@ -292,15 +292,20 @@ class ResourceMonitor:
         if batch % self.log_interval or self._block is None:
             return
         metrics = self.collect()
-        if not metrics:
-            return
-        alerts = self.check_alerts(metrics)
-        if self.rank == 0:
-            self._print(console_text(batch, metrics))
-            if alerts:
-                self._print(f"\n{alerts_text(alerts)}")
-        if self.exports:
-            self.export_timeseries(metrics, batch)
+        if metrics and self.exports:
+            self._export(metrics, batch)
+        if metrics and self.rank == 0:
+            self._tell(metrics, batch)
+
+    @border
+    def _export(self, metrics: dict[str, float], batch: int) -> None:
+        self.export_timeseries(metrics, batch)
+
+    @border
+    def _tell(self, metrics: dict[str, float], batch: int) -> None:
+        self._print(console_text(batch, metrics))
+        if alerts := self.check_alerts(metrics):
+            self._print(f"\n{alerts_text(alerts)}")
 
     def tell_failure(self, hook: str, error: Exception) -> None:
         """Log the first failure of each kind."""
@@ -316,7 +321,8 @@ class ResourceMonitor:
 
     def _close_at_exit(self) -> None:
         """End the job of a program that did not: an unknown end, unless its loops ran through or an error ended it."""
-        error = getattr(sys, "last_value", None)
+        # A notebook has the last exception of any cell.
+        error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
         if error is not None or not self.is_in_epoch:
             self.close(error)
 

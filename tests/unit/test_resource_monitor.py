@@ -406,7 +406,8 @@ def test_a_module_without_hyperparameters_has_no_params() -> None:
     ("error", "closed"),
     [
         (ValueError("no data"), ("error", "ValueError: no data")),
-        (KeyboardInterrupt(), ("cancelled", "KeyboardInterrupt")),
+        (KeyboardInterrupt(), ("cancelled", None)),
+        (SystemExit(), ("cancelled", None)),
     ],
 )
 def test_a_training_that_fails_ends_its_job(blocks: Blocks, error: BaseException, closed: tuple[str, str]) -> None:
@@ -415,6 +416,26 @@ def test_a_training_that_fails_ends_its_job(blocks: Blocks, error: BaseException
     callback.on_exception(trainer(), Module(), error)
     callback.teardown(trainer(), Module(), "fit")
     assert blocks.opened[0].closed == closed
+
+
+def test_sys_exit_in_a_plain_loop_is_the_end_of_its_job(blocks: Blocks) -> None:
+    for code, status in ((0, "success"), (3, "failed")):
+        with pytest.raises(SystemExit), ResourceMonitor():
+            sys.exit(code)
+        assert blocks.opened[-1].closed == (status, None)
+
+
+@pytest.mark.parametrize("broken", ["print", "file"])
+def test_lines_and_files_do_not_need_each_other(
+    blocks: Blocks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], broken: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("it is gone")
+
+    monkeypatch.setattr(*((Module, "print", fail) if broken == "print" else (EpochFile, "append", fail)))
+    train(ResourceMonitorCallback())
+    written = (tmp_path / "resource_logs/epoch_0.csv").exists()
+    assert (capsys.readouterr().out != "", written) == (broken == "file", broken == "print")
 
 
 def test_only_fit_is_a_job(blocks: Blocks) -> None:
