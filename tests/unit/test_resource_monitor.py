@@ -359,6 +359,13 @@ def test_rows_of_an_earlier_training_stay_even_if_it_was_killed_in_the_middle_of
     ]
 
 
+def test_a_row_never_goes_on_behind_one_that_was_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "epoch_0.csv"
+    path.write_text("step,timestamp,cpu_percent\n10,2025-10-07T10:0")
+    EpochFile(path).append(0, "2025-10-08T10:00:00", {"cpu_percent": 48.5}, ["cpu_percent"])
+    assert path.read_text().splitlines()[1:] == ["10,2025-10-07T10:0", "0,2025-10-08T10:00:00,48.5"]
+
+
 def test_a_file_of_something_else_is_left_alone(
     blocks: Blocks, tmp_path: Path, logged: Callable[[], list[str]]
 ) -> None:
