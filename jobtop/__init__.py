@@ -20,6 +20,7 @@ _MODULES = {
     "JobTimeout": "jobtop.records",
     "JobtopError": "jobtop.core.errors",
     "Limits": "jobtop.core.model",
+    "ResourceMonitor": "jobtop.watching",
     "ResourceMonitorCallback": "jobtop.callback",
     "ResourceProfiler": "jobtop.resource_profiler",
     "Series": "jobtop.records",
@@ -42,6 +43,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     # For type checkers and editors: the same names once more.
     from jobtop.benchmark import BenchmarkRunner as BenchmarkRunner
+    from jobtop.callback import ResourceMonitorCallback as ResourceMonitorCallback
     from jobtop.core.errors import AmbiguousJob as AmbiguousJob
     from jobtop.core.errors import BadValue as BadValue
     from jobtop.core.errors import ConfigError as ConfigError
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
     from jobtop.task_pipeline import TaskPipeline as TaskPipeline
     from jobtop.tracking import Block as Block
     from jobtop.tracking import track as track
+    from jobtop.watching import ResourceMonitor as ResourceMonitor
 else:  # a type checker that sees __getattr__ accepts every name
     __all__ = ("__version__", *_MODULES)  # noqa: PLE0604 - these are strings
 
