@@ -19,7 +19,7 @@ tui/typing 12 unit/runner 11 tui/run_form_images 11 tui/alerts_page 11 integrati
 integration/pty 11 integration/bare_machine 11 tui/palette 10 tui/pages 10 tui/dashboard 10 integration/gpus 10
 unit/patterns 9 unit/facts 9 tui/store_faults 9 unit/series 8 unit/listing 8 unit/devices 8 integration/logs 8
 integration/cgroup_v1 8 integration/attach 8 integration/face_run 14 integration/tracking 20
-integration/slow_terminal 12 integration/keystone_face 12
+integration/slow_terminal 12 integration/lightning 20 integration/keystone_face 12
 """.split()
 SLOW = dict(zip(SECONDS[::2], map(int, SECONDS[1::2]), strict=True))
 OTHERS_SECONDS = 0.05  # for each test of another module
