@@ -13,7 +13,7 @@ MOST_WORDS = 40  # of a command that are compared
 
 
 def differences(jobs: Iterable[Job]) -> dict[str, str]:
-    """By id, what differs between jobs of the same name; a job without a namesake, or without a difference, has none."""
+    """By id, what differs between jobs of the same name; nothing for a job that differs from none."""
     by_name: defaultdict[str, list[Job]] = defaultdict(list)
     for job in jobs:
         by_name[job.name].append(job)

@@ -18,12 +18,12 @@ from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
 from jobtop.core.record import replace
 from jobtop.core.text.job_text import not_monitored_text
+from jobtop.core.text.telling_apart import differences
 from jobtop.tui.actions import APP, JOBS, Action, bindings
 from jobtop.tui.chart.chart import SmallChart
 from jobtop.tui.chart.host_chart import machine_chart
 from jobtop.tui.chart.plotting import Axis, ChartSeries, ChartView, Side, Whole
 from jobtop.tui.chart.window import TimeWindow
-from jobtop.core.text.telling_apart import differences
 from jobtop.tui.data.incidents import Incidents, is_unused
 from jobtop.tui.data.last_minute import columns_of
 from jobtop.tui.data.rows import ListRows, order_as_shown
