@@ -69,7 +69,19 @@ class App:
         return config
 
     def rule_notices(self, config: Config) -> tuple[str, ...]:
-        """One notice about wrong alert rules and actions; nothing is imported if there are none of the user."""
+        """One notice about wrong alert rules and actions, one about wrong tools; no import if the user has none."""
+        return (*self._alert_notices(config), *self._tool_notices(config))
+
+    def _tool_notices(self, config: Config) -> tuple[str, ...]:
+        if not config.tools:
+            return ()
+        from jobtop.core.run.tools import tool_problems
+
+        problems = tool_problems(config.tools, self.environ)
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        return (f"{problems[0]}; the tool cannot be used{more}",) if problems else ()
+
+    def _alert_notices(self, config: Config) -> tuple[str, ...]:
         if not config.has_own_rules:
             return ()
         from jobtop.core.alerts.rule_set import rule_notices

@@ -329,7 +329,7 @@ SETTINGS: tuple[Setting, ...] = (
 )
 RETENTION_FIELDS: Mapping[str, ValueParser] = {"tag": text, "keep": retention_time}
 BY_KEY = {setting.key: setting for setting in SETTINGS}
-TABLES = ("keys", "alert", "action", "retention")
+TABLES = ("keys", "alert", "action", "retention", "tool")
 SECTIONS = (*dict.fromkeys(setting.key.partition(".")[0] for setting in SETTINGS), *TABLES)
 
 
@@ -351,6 +351,16 @@ class Alert:
 @record
 class ActionTable:
     """One `[[action]]` table as it stands in a file; core/alerts/ checks its fields when the actions are needed."""
+
+    name: str
+    fields: Mapping[str, object]
+    origin: str
+    label: str = ""
+
+
+@record
+class ToolTable:
+    """One `[[tool]]` table as it stands in a file; core/run/tools.py checks its fields when the tool is needed."""
 
     name: str
     fields: Mapping[str, object]
@@ -389,13 +399,15 @@ class FileSettings:
     ignored: tuple[tuple[str, str, str], ...] = ()
     notices: tuple[str, ...] = ()
     actions: tuple[ActionTable, ...] = ()
+    tools: tuple[ToolTable, ...] = ()
 
 
 @record
 class Config:
     """The values that were set, with their origins; every other setting has its default.
 
-    `alerts` and `actions` are tables of files, weakest first, not checked yet: see `core/alerts/rule_set.py`.
+    `alerts`, `actions` and `tools` are tables of files, weakest first, not checked yet: see `core/alerts/rule_set.py`
+    and `core/run/tools.py`.
     `load_again` reads the same layers once more.
     """
 
@@ -409,6 +421,7 @@ class Config:
     actions: tuple[ActionTable, ...] = ()
     files: tuple[str, ...] = ()
     load_again: Callable[[], Config] | None = None
+    tools: tuple[ToolTable, ...] = ()
 
     def value(self, key: str) -> Value:
         """Return the value of any setting; None is `auto`."""
@@ -504,6 +517,7 @@ def load(cli_sets: Iterable[str], environ: Mapping[str, str], cwd: str | Path, r
         *(values, by_key, files.alerts, files.retention, files.keys, files.ignored, files.notices, files.actions),
         files=(*names, f"{state_dir(environ)}/trusted.json"),
         load_again=lambda: load(cli_sets, environ, cwd, root),
+        tools=files.tools,
     )
 
 

@@ -21,6 +21,7 @@ from jobtop.core.config import (
     ConfigEntry,
     FileSettings,
     RetentionRule,
+    ToolTable,
     Value,
     ValueParser,
     find_setting,
@@ -86,6 +87,7 @@ def read_files(paths: Sequence[Path], environ: Mapping[str, str]) -> FileSetting
         tuple(row for part in found for row in part.ignored),
         (*notices, *(notice for part in found for notice in part.notices)),
         tuple(action for part in found for action in part.actions),
+        tuple(tool for part in found for tool in part.tools),
     )
 
 
@@ -114,6 +116,7 @@ def trust_project(path: Path, environ: Mapping[str, str], root: str = "/") -> Pr
     ConfigError if anything in it is wrong. `root` is where `etc` is.
     """
     from jobtop.core.alerts.rule_set import rule_changes, table_problems
+    from jobtop.core.run.tools import tool_problems
 
     parts = _weaker_settings(path, environ, root)
     weaker = [alert for part in parts for alert in part.alerts]
@@ -126,10 +129,12 @@ def trust_project(path: Path, environ: Mapping[str, str], root: str = "/") -> Pr
         for entry in found.entries:
             parse_entry(entry, environ)
         problems += table_problems(found.alerts, found.actions, weaker)
+        problems += tool_problems(found.tools, environ)
         if problems:
             raise ConfigError(problems[0])
         settings = [entry.key for entry in found.entries if entry.key not in UNTRUSTED_KEYS]
         settings += [f"[{name}]" for name, said in (("keys", found.keys), ("[retention]", found.retention)) if said]
+        settings += [f"[[tool]] {tool.name}" for tool in found.tools]
         names = tuple(action.name for action in found.actions)
         rules = tuple(rule_changes(found.alerts, weaker))
         replaced = tuple(name for name in names if name in known)
@@ -216,15 +221,16 @@ def _dots_in_keys(line: str) -> int:
 def _settings_of(document: Document, problems: list[str] | None = None) -> FileSettings:
     """Return everything that a trusted file sets; wrong tables and keys are left out, with one notice about them.
 
-    They never stop a job. Where `problems` are asked for, all of them are added there. Fields of alerts and actions are
-    checked when they are needed, because `run` needs its settings at once.
+    They never stop a job. Where `problems` are asked for, all of them are added there. Fields of alerts, actions and
+    tools are checked when they are needed, because `run` needs its settings at once.
     """
     found: list[str] = [] if problems is None else problems
     entries, retention = tuple(_entries(document)), tuple(_retention_rules(document))
     alerts = tuple(Alert(*row) for row in _named_tables(document, "alert", found))
     actions = tuple(ActionTable(*row) for row in _named_tables(document, "action", found))
+    tools = tuple(ToolTable(*row) for row in _named_tables(document, "tool", found))
     keys = dict(_key_bindings(document, found))
-    return FileSettings(entries, alerts, retention, keys, notices=_problem_notice(found), actions=actions)
+    return FileSettings(entries, alerts, retention, keys, notices=_problem_notice(found), actions=actions, tools=tools)
 
 
 def _problem_notice(problems: Sequence[str]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from types import TracebackType
     from typing import Any, ParamSpec, TypeVar
 
@@ -104,10 +104,12 @@ def open_block(
     external_id: str | None = None,
     interval: float | None = None,
     profile: bool = False,
+    without: Collection[str] = (),
 ) -> Block:
     """Begin to measure this process, and the processes that it starts from now on, until `close` is called.
 
-    A problem of jobtop never raises here: it is logged, and the block is then not recorded.
+    A problem of jobtop never raises here: it is logged, and the block is then not recorded. `without` leaves sources
+    out of the profile: `host`, `gpu`.
     """
 
     def opened() -> Block:
@@ -125,11 +127,17 @@ def open_block(
             parent_id=current.id if current is not None and current.record is None else None,
             interval_seconds=interval,
             with_profile=profile,
+            without=tuple(without),
         )
         found = tracker(logger.warning)
         return Block(name, found, found.open(request))
 
     return guarded(opened, Block(name, None, None))
+
+
+def current_block() -> Block | None:
+    """The innermost block of this thread or task that was opened by `track`."""
+    return _CURRENT.get()
 
 
 def guarded(call: Callable[[], T], otherwise: T) -> T:

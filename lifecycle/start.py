@@ -10,7 +10,7 @@ from jobtop.core.errors import JobtopError, StartError, StoreUnavailable, UsageE
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import JobSpec, spec_from
 from jobtop.core.record import replace
-from jobtop.core.run.request import Request, prepare
+from jobtop.core.run.request import Request, prepare, script_of
 from jobtop.core.run.supervisor import Supervisor, open_terminal
 from jobtop.core.state_files import read_state_file
 from jobtop.lifecycle.agent_lock import SPAWNING, ensure_agent, reap_child
@@ -146,6 +146,7 @@ def request_again(paths: StatePaths, job: Job) -> Request:
         kind=job.kind,
         name=job.name,
         tool=job.tool,
+        script=None if job.script == script_of(spec.command or ("",)) else job.script,
         params=job.params,
         tags=job.tags,
         note=job.note,

@@ -9,6 +9,7 @@ from jobtop.core.model import Queued
 from jobtop.core.record import record, replace
 from jobtop.core.run.request import prepare
 from jobtop.core.run.supervisor import new_id
+from jobtop.core.state_files import remove_file
 from jobtop.core.units import printable
 
 PROCESS = "process"  # the kind of job that is a command on this host
@@ -37,6 +38,33 @@ class QueueOptions:
 
 def submit_to(queue: Queue, config: Config, request: Request, options: QueueOptions) -> Job:
     """Queue a job; the caller makes sure that there is an agent."""
+    job, spec, queued = prepared(queue, config, request, options)
+    return queue.submit(job, spec, queued)
+
+
+def submit_all(
+    queue: Queue, config: Config, requests: Sequence[Request], options: QueueOptions, is_sequence: bool
+) -> list[Job]:
+    """Queue several jobs, or none if one is refused; each one of a sequence starts when the one before has succeeded.
+
+    The caller makes sure that there is an agent.
+    """
+    ready = [prepared(queue, config, request, options) for request in requests]
+    jobs: list[Job] = []
+    try:
+        with queue.jobs.database.writing():
+            for job, spec, queued in ready:
+                after = (*queued.after, jobs[-1].id) if is_sequence and jobs else queued.after
+                jobs.append(queue.submit(job, spec, replace(queued, after=after)))
+    except BaseException:
+        for job in jobs:
+            remove_file(queue.paths.spec(job.id))
+        raise
+    return jobs
+
+
+def prepared(queue: Queue, config: Config, request: Request, options: QueueOptions) -> tuple[Job, JobSpec, Queued]:
+    """The record, the spec and the queue entry of a new job; UsageError if it could never run."""
     if not options.is_forced:
         refuse_impossible(request.limits)
     queued = Queued(
@@ -52,7 +80,7 @@ def submit_to(queue: Queue, config: Config, request: Request, options: QueueOpti
     job, spec = prepare(request, new_id(), queue.paths.host, config)
     if job.kind == PROCESS and not options.is_forced:
         refuse_missing(spec)
-    return queue.submit(job, spec, queued)
+    return job, spec, queued
 
 
 def refuse_impossible(limits: Limits) -> None:

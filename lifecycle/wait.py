@@ -51,9 +51,17 @@ class Looks:
 
 
 def await_ends(
-    queue: Queue, jobs: Iterable[Job], network: bool | None = None, warn: Callable[[str], None] | None = None
+    queue: Queue,
+    jobs: Iterable[Job],
+    network: bool | None = None,
+    warn: Callable[[str], None] | None = None,
+    timeout_seconds: float | None = None,
 ) -> list[Job]:
-    """Wait until the last attempt at each job has ended; these attempts. Warns if no agent will start a queued job."""
+    """Wait until the last attempt at each job has ended; these attempts. Warns if no agent will start a queued job.
+
+    After the timeout, the last attempts as they are.
+    """
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     targets, database = list(jobs), queue.jobs.database
     looks = Looks(database.path, network)
     seen, looked = None, 0.0
@@ -67,8 +75,9 @@ def await_ends(
             if reads_all and warn is not None and (why := unattended(queue, targets)) is not None:
                 warn(why)
                 warn = None
-        if not all(map(is_over, targets)):
-            looks.wait(POLL_SECONDS)
+        if all(map(is_over, targets)) or (deadline is not None and time.monotonic() >= deadline):
+            break
+        looks.wait(POLL_SECONDS)
     return targets
 
 

@@ -27,6 +27,7 @@ COLUMNS = {"limited": "limited_by"}  # of groupings that have another name
 TAG_PREFIX, PARAM_PREFIX = "tag:", "param:"
 PAIRS = {TAG_PREFIX: "tags", PARAM_PREFIX: "params"}
 LABEL_TYPES = frozenset((str, type(None)))
+EFFICIENCY = "cpu_efficiency"
 IS_UPPER_BOUND = "coalesce(instr(sources, 'rusage_floor') > 0, 0)"  # the memory peak of a very short job
 # Years that a calendar can have: a moment of a damaged row may be any number.
 CALENDAR = {
@@ -63,7 +64,8 @@ def read_figures(
     with querying(database, Query(since=since, filter=wanted)) as (connection, where, values):
         stored = columns_of_jobs(connection)
         selected = [CALENDAR.get(name) or (name if name in stored else "NULL") for name in names]
-        sql = f"SELECT {', '.join(selected)}, {IS_UPPER_BOUND} FROM jobs {where} ORDER BY start_time"
+        efficiency = EFFICIENCY if EFFICIENCY in stored else "NULL"
+        sql = f"SELECT {', '.join(selected)}, {IS_UPPER_BOUND}, {efficiency} FROM jobs {where} ORDER BY start_time"
         rows = tuple_cursor(connection).execute(sql, values).fetchall()
     if not _are_valid(rows):
         checker = RowChecker(tuple("tool" if name in CALENDAR else name for name in names))
@@ -92,9 +94,9 @@ def _label(text: object, column: str, key: str) -> str | None:
 def _with_cost(rows: list[tuple[Any, ...]], prices: Prices) -> list[JobFigures]:
     """The figures of each row, and the cost; most jobs of most stores have none."""
     if prices.has_price or prices.watts_per_core > 0:
-        return [(*row[:5], row[-1], cost_of_use(Used(*row[2:-1]), prices)) for row in rows]
+        return [(*row[:5], *row[-2:], cost_of_use(Used(*row[2:-2]), prices)) for row in rows]
     return [
-        (*row[:5], row[-1], NO_COST if row[5] is None and row[6] is None else cost_of_use(Used(*row[2:-1]), prices))
+        (*row[:5], *row[-2:], NO_COST if row[5] is None and row[6] is None else cost_of_use(Used(*row[2:-2]), prices))
         for row in rows
     ]
 
@@ -122,9 +124,9 @@ def _are_valid_columns(columns: Sequence[Sequence[Any]]) -> bool:
 
 def _checked(checker: RowChecker, row: tuple[Any, ...]) -> tuple[Any, ...]:
     """The row, if it is valid; RowDamaged says what is wrong with any other."""
-    check_partial_row(checker, row[:-1])
+    check_partial_row(checker, row[:-2])
     try:
         parse_status(row[3])
     except RowDamaged as error:
         raise RowDamaged(f"job {row[0]}: {error}") from None
-    return row
+    return row if are_numbers(row[-1:]) else (*row[:-1], None)

@@ -14,6 +14,7 @@ from jobtop.core.redact import redact_command
 from jobtop.core.run.changed_command import is_shell_line, parameter_value, replace_arguments, with_parameter
 from jobtop.core.run.request import Request, default_name, script_of, typed
 from jobtop.lifecycle.start import request_again, spec_of
+from jobtop.lifecycle.tools import handed_params, with_changed_params
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def request_like(app: App, words: tuple[str, ...], options: dict[str, Any]) -> R
     request = request_again(app.paths, job)
     before = request.command
     if words and options.get("keeps_program"):
-        request = replace(request, command=new_arguments(job, before, words))
+        request = replace(request, command=new_arguments(job, before, words), script=None)
     elif words:
         request = with_command(request, ("/bin/sh", "-c", " ".join(words)) if options["shell"] else words)
     request = with_options(app, request, options)
@@ -79,6 +80,7 @@ def with_command(request: Request, command: tuple[str, ...]) -> Request:
     return replace(
         request,
         command=command,
+        script=None,
         name=default_name(command, script_of(command), is_shell_line(command)) if is_default else request.name,
         tool=None if request.tool == os.path.basename(before[0]) else request.tool,
     )
@@ -126,6 +128,8 @@ def refuse_container_options(options: dict[str, Any]) -> None:
 
 def with_params(app: App, request: Request, given: dict[str, str]) -> Request:
     """The request with other parameters, in the record and, where the command line has them, in the command."""
+    if given and (handed := handed_params(request)) is not None:
+        return with_params_of_tool(app, request, handed, given)
     command = request.command
     for name, value in given.items():
         changed = with_parameter(command, name, value)
@@ -136,6 +140,16 @@ def with_params(app: App, request: Request, given: dict[str, str]) -> Request:
         command = changed or command
     typed_values = {name: typed(value) for name, value in given.items()}
     return replace(request, command=command, params=request.params | typed_values)
+
+
+def with_params_of_tool(app: App, request: Request, handed: dict[str, Any], given: dict[str, str]) -> Request:
+    """The request of a job that a tool ran, with other parameters: they are in its environment."""
+    from jobtop.core.run.tools import find_tool
+
+    changes = {name: typed(value) for name, value in given.items()}
+    tool = find_tool(app.config, request.tool or "", app.environ)
+    request = with_changed_params(request, tool, handed | changes)
+    return replace(request, params=request.params | changes)
 
 
 def params_of(before: tuple[str, ...], request: Request) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from jobtop.cli.app import App, current_directory
 from jobtop.cli.failure import print_error
-from jobtop.cli.run.options import CONTAINER_KEYS, MONITOR_SETTINGS, misplaced_option, parse_run
+from jobtop.cli.run.options import CONTAINER_KEYS, MONITOR_SETTINGS, RUN, misplaced_option, parse_run
 from jobtop.core.errors import BadValue, ExitCode, StartError
 from jobtop.core.measure.collectors.proc import identify
 from jobtop.core.model import Job, Limits, Status
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from jobtop.cli.run.options import Option
     from jobtop.lifecycle.foreground_job import Host
 
 SHIM_SECONDS = 2.0
 LEAST_MEMORY_BYTES = 1024 * 1024
+TOOL_CALL = "tool_call"  # among the options: the tool of the configuration that is called, and its script
 CONTROLLING = "controlling"  # the job gets all keys, and a session of its own
 PLAIN = "plain"  # output appears at once, and keys such as Ctrl-C mean what they mean without it
 
@@ -45,9 +47,10 @@ def run_from_arguments(arguments: Sequence[str], supervisor: Supervisor | None) 
 
 def run(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     """Run the command, record what it used, return the exit code."""
-    check_options(command, options)
-    warn_of_misplaced_option(app, command)
     app.sets = (*app.sets, *monitor_settings(options))
+    options = with_called_tool(app, RUN, command, options)
+    check_options(command, options)
+    warn_of_misplaced_option(app, command, options)
     with_cgroup = "cgroup" not in app.config.texts("monitor.without")
     request = with_image(app, make_request(app, command, options), options)
     use = terminal_use(app, request, options)
@@ -133,9 +136,20 @@ def failing_on(app: App, job: Job, code: int, options: dict[str, Any]) -> int:
     return with_alerts(app, job, code, options["fail_on"])
 
 
-def warn_of_misplaced_option(app: App, command: tuple[str, ...]) -> None:
+def with_called_tool(
+    app: App, rows: Sequence[Option], words: tuple[str, ...], options: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the options; if the words call a tool of the configuration, with that call and the options in them."""
+    if not words or "--" in sys.argv or options["like"] is not None or not app.config.tools:
+        return options
+    from jobtop.cli.run.tools import with_called_tool
+
+    return with_called_tool(app, rows, words, options)
+
+
+def warn_of_misplaced_option(app: App, command: tuple[str, ...], options: dict[str, Any]) -> None:
     """Warn if an option of ours stands behind the command, which gets it, and nothing says that this is meant."""
-    name = misplaced_option(command, sys.argv)
+    name = None if options.get(TOOL_CALL) is not None else misplaced_option(command, sys.argv)
     if name is not None:
         app.warn(f"{name} went to {command[0]}; put it before the command, or -- before the command if that is right")
 
@@ -307,7 +321,7 @@ def make_request(app: App, command: tuple[str, ...], options: dict[str, Any]) ->
         from jobtop.cli.run.containers import new_order
 
         container = new_order(app, options, cwd)
-    return Request(
+    request = Request(
         command=command,
         cwd=cwd,
         kind="process" if container is None else "container",
@@ -332,6 +346,12 @@ def make_request(app: App, command: tuple[str, ...], options: dict[str, Any]) ->
         nice=options["nice"],
         ionice=options["ionice"],
     )
+    if options.get(TOOL_CALL) is None:
+        return request
+    from jobtop.lifecycle.tools import with_tool
+
+    tool, script = options[TOOL_CALL]
+    return with_tool(request, tool, script, app.environ, bool(options.get("force")))
 
 
 def holds_limits(options: dict[str, Any]) -> bool:

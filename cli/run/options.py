@@ -105,7 +105,7 @@ RUN = (
     Option("--detach", "Print the id and return; the job has no input and outlives the terminal."),
     Option("--like", "Use the command and options of an earlier job; options given here replace them.", "ID"),
     Option("--name", "The job's name; by default the script or the program.", "N"),
-    Option("--tool", "The kind of job; by default the program.", "T"),
+    Option("--tool", "The kind of job, by default the program; a [[tool]] of the settings runs a script.", "T"),
     Option("--tag", "A tag to find the job by; may be repeated.", "K[=V]", tag, True),
     Option("--param", "A parameter of the run; may be repeated.", "K=V", pair, True),
     Option("--note", "A note to read later.", "TEXT"),

@@ -14,6 +14,7 @@ from jobtop.cli.run.launch import (
     monitor_settings,
     print_job_id,
     warn_of_misplaced_option,
+    with_called_tool,
 )
 from jobtop.cli.run.options import RUN, Option, parse_arguments, unset_value
 from jobtop.core.errors import BadValue, ExitCode
@@ -79,9 +80,10 @@ def submit(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     if not command and options["like"] is None and options["image"] is None:
         raise BadValue("no command given: jobtop submit [OPTIONS] -- COMMAND [ARGUMENT…]")
     options = {option.key: unset_value(option) for option in RUN} | options
-    check_options(command, options)
-    warn_of_misplaced_option(app, command)
     app.sets = (*app.sets, *monitor_settings(options))
+    options = with_called_tool(app, SUBMIT, command, options)
+    check_options(command, options)
+    warn_of_misplaced_option(app, command, options)
     wish = QueueOptions(
         after=options["after"],
         priority=options["priority"] or 0,

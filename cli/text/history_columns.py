@@ -71,11 +71,11 @@ def default_columns(with_host: bool) -> list[HistoryColumn]:
 def table_of(columns: Sequence[HistoryColumn], app: App, found: Sequence[tuple[Jobs, Job]]) -> list[list[str]]:
     """Return the cells of the table, a row per job; a running job shows what it used so far."""
     if any(column.name in USED_COLUMNS for column in columns):
-        found = _with_usage_so_far(found)
+        found = with_usage_so_far_of(found)
     return [[column.text(app, store, job) for column in columns] for store, job in found]
 
 
-def _with_usage_so_far(found: Sequence[tuple[Jobs, Job]]) -> list[tuple[Jobs, Job]]:
+def with_usage_so_far_of(found: Sequence[tuple[Jobs, Job]]) -> list[tuple[Jobs, Job]]:
     """Return the jobs, the first running ones with what their samples say."""
     from jobtop.store.samples.curves import Curves
     from jobtop.store.samples.so_far import with_usage_so_far

@@ -26,8 +26,8 @@ from jobtop.core.units import printable
 def config(ctx: click.Context, style: str) -> int:
     """Print every setting, its value and where it came from.
 
-    The rules of [[retention]] and [[alert]] and the actions follow, and the parts of ./jobtop.toml that are ignored
-    because it is not trusted.
+    The rules of [[retention]] and [[alert]], the actions and the tools follow, and the parts of ./jobtop.toml that are
+    ignored because it is not trusted.
     """
     if ctx.invoked_subcommand is not None:
         return 0
@@ -57,6 +57,10 @@ def rule_rows(settings: Config) -> Iterator[tuple[str, str, str]]:
         yield f"alert.{printable(alert.name)}", printable(value), alert.origin
     for action in settings.actions:
         yield f"action.{printable(action.name)}", printable(str(action.fields.get("type", action.name))), action.origin
+    for tool in settings.tools:
+        fields = {name: field_text(name, value) for name, value in tool.fields.items() if name != "name"}
+        value = ", ".join(f"{printable(name)} = {text}" for name, text in fields.items())
+        yield f"tool.{printable(tool.name)}", printable(value), tool.origin
     for key, value, origin in settings.ignored:
         yield f"ignored.{key}", value, origin
 

@@ -29,6 +29,7 @@ from jobtop.store.ordering import shown_keys, sort_key
 
 HOST = TableColumn("HOST", widest=24)
 DEFAULT_LIMIT = 10
+LONG_ALIAS = "job-history"  # the verb of Keystone, which prints some lines for each job
 NO_PRICE = "no price is set, so no job has a cost (--set cost.kwh=0.32, or [cost] in config.toml, sets one)"
 
 
@@ -76,14 +77,23 @@ def complete_sort_key(ctx: click.Context, param: click.Parameter, incomplete: st
     shell_complete=complete_columns,
     help="The columns of the table or the CSV, such as name,params,time,mem (--columns help lists all).",
 )
+@click.option(
+    "--long",
+    "is_long",
+    is_flag=True,
+    help="A few lines for each job: tool, script, CPU time in parts, error; job-history does it without being asked.",
+)
 @click.option("--page-after", metavar="ID", help="Continue a list after this job: print the jobs below it.")
 @format_options
-@click.pass_obj
-def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], **options: Any) -> int:
+@click.pass_context
+def history(
+    ctx: click.Context, /, style: str, everything: bool, is_long: bool, words: tuple[str, ...], **options: Any
+) -> int:
     """List past and present jobs, newest first.
 
     Only those that match every word of the FILTER, such as: status:failed,timeout tag:nightly since:7d mem:4G.. solver
     """
+    app: App = ctx.obj
     limit = options["limit"]
     if options["columns"] == "help":
         print(columns_text())
@@ -91,6 +101,9 @@ def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], *
     columns = [] if options["columns"] is None else parse_columns(options["columns"])
     if columns and style not in ("table", "csv"):
         raise UsageError("--columns is for the table and for --format csv; JSON has every key")
+    if is_long and (columns or style != "table"):
+        raise UsageError("--long is a layout of its own: leave out --columns and --format")
+    is_long = is_long or (ctx.info_name == LONG_ALIAS and not columns)
     query = Query(
         tool=options["tool"],
         statuses=tuple(status for several in options["statuses"] for status in several),
@@ -119,6 +132,10 @@ def history(app: App, /, style: str, everything: bool, words: tuple[str, ...], *
         print_records(style, [job_json(app, store, job) for store, job in found], empty=NO_RECORD)
     elif not found:
         print(empty_message(app, query, page_after is not None))
+    elif is_long:
+        from jobtop.cli.text.long_history import long_text
+
+        print(long_text(app, found))
     else:
         shown = columns or default_columns(app.fleet.has_several)
         print(table([one.column for one in shown], table_of(shown, app, found)))

@@ -161,6 +161,7 @@ def facts(
     found = samples.limits()
     rows: list[tuple[str, Any]] = [
         ("reason", printable(job.reason) if job.reason else None),
+        ("error", printable(job.error) if job.error and job.error != job.reason else None),
         ("why", ending_text(ending, LineKind.EVIDENCE)),
         ("advice", ending_text(ending, LineKind.ADVICE)),
         ("output", ending_text(ending, LineKind.OUTPUT, "│ ")),
@@ -203,6 +204,7 @@ def facts(
         ("sources", ", ".join(f"{key} from {value}" for key, value in job.sources.items())),
         ("incomplete", "\n".join(incomplete_lines(job))),
         ("tool", printable(job.tool) if job.tool else None),
+        ("script", printable(job.script) if job.script and job.script not in job.command else None),
         ("tags", ", ".join(printable(tag_text(key, value)) for key, value in job.tags.items())),
         ("params", pairs_text(job.params)),
         ("env", pairs_text(job.environment)),

@@ -27,6 +27,8 @@ NUMBER_TITLES = (
     "CPU",
     "CPU P50",
     "CPU P95",
+    "CPU %",
+    "EFFICIENCY",
     "TIME",
     "TIME P50",
     "TIME P95",
@@ -86,6 +88,9 @@ def headline(overall: Summary) -> Iterator[str]:
     yield f"success  {success_text(overall)}"
     yield f"time     {time_words}, {percentiles_text(overall.duration)}{coverage_text(overall.duration, ended)}"
     yield f"cpu      {total_text(overall.cpu)}, {percentiles_text(overall.cpu)}{coverage_text(overall.cpu, ended)}"
+    if overall.cpu_efficiency is not None:
+        efficiency = f"{format_percent(overall.cpu_efficiency)} of the CPUs that they had"
+        yield f"         {efficiency}{known_text(overall.with_efficiency, ended)}"
     peaks = f"p50 {peak_text(memory, memory.p50)}, p95 {peak_text(memory, memory.p95)}"
     yield f"memory   {peaks}{coverage_text(memory, ended)}"
     cost = overall.cost
@@ -161,6 +166,8 @@ def group_row(label: str | None, group: Summary) -> tuple[str, ...]:
         str(group.failed),
         format_percent(group.success_rate),
         *(format_duration(value) for value in (group.cpu.total, group.cpu.p50, group.cpu.p95)),
+        format_percent(None if group.cpu_percent_mean is None else group.cpu_percent_mean / 100),
+        format_percent(group.cpu_efficiency),
         *(format_duration(value) for value in (group.duration.total, group.duration.p50, group.duration.p95)),
         peak_text(group.memory, group.memory.p50),
         peak_text(group.memory, group.memory.p95),

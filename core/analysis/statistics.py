@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from jobtop.core.analysis.cost import CostTotals
+from jobtop.core.analysis.cost import Cost, CostTotals
 from jobtop.core.clock import iso
 from jobtop.core.model import LIVE, SCHEMA_VERSION, Status
 from jobtop.core.record import fresh, record, replace
@@ -15,12 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any, TypeVar
 
-    from jobtop.core.analysis.cost import Cost
-
     Number = TypeVar("Number", int, float)
     # Of one job: group label, status, duration and CPU time in seconds, memory peak in bytes, whether that is a bound;
-    # and its cost, where that was asked for.
-    JobFigures = tuple[str | None, str, float | None, float | None, int | None, int, *tuple[Cost, ...]]
+    # and, where they were asked for, its CPU efficiency and its cost.
+    JobFigures = tuple[str | None, str, float | None, float | None, int | None, int, *tuple[float | Cost | None, ...]]
 
 FAILED = frozenset({Status.FAILED, Status.TIMEOUT, Status.ERROR, Status.LOST})
 
@@ -61,6 +59,9 @@ class Summary:
     cpu: Distribution
     memory: Distribution
     cost: CostTotals = fresh(default_factory=CostTotals)
+    cpu_percent_mean: float | None = None  # CPU time per time of the jobs that have both; 100 is one CPU
+    cpu_efficiency: float | None = None  # CPU time per time on all CPUs that the jobs had
+    with_efficiency: int = 0
 
     @property
     def ended(self) -> int:
@@ -96,6 +97,9 @@ class Summary:
             "jobs_with_duration": self.duration.known,
             "jobs_with_cpu_time": self.cpu.known,
             "jobs_with_memory_peak": self.memory.known,
+            "cpu_percent_mean": self.cpu_percent_mean,
+            "cpu_efficiency": self.cpu_efficiency,
+            "jobs_with_cpu_efficiency": self.with_efficiency,
             **self.cost.to_json(),
         }
 
@@ -126,15 +130,17 @@ def group_json(group: Summary) -> dict[str, Any]:
 def statistics(jobs: Iterable[JobFigures]) -> Statistics:
     """Return the statistics of the jobs, overall and by their labels."""
     tallies: dict[str | None, GroupTally] = {}
-    for label, status, duration, cpu_time, memory_peak, is_bound, *costs in jobs:
+    for label, status, duration, cpu_time, memory_peak, is_bound, *more in jobs:
         tally = tallies.get(label)
         if tally is None:
             tally = tallies[label] = GroupTally()
         tally.add(status, duration, cpu_time, memory_peak)
         if is_bound and status not in LIVE and memory_peak is not None:
             tally.largest_bound = max(tally.largest_bound or 0, memory_peak)
-        if costs and status not in LIVE:
-            tally.cost.add(costs[0])
+        if more and status not in LIVE:
+            tally.add_efficiency(cpu_time, more[0])
+            if len(more) > 1 and isinstance(more[1], Cost):
+                tally.cost.add(more[1])
     groups = {label: tally.summary() for label, tally in tallies.items()}
     ordered = sorted(groups.items(), key=lambda item: _group_order(*item))
     return Statistics(combine_tallies(tallies.values()).summary(), dict(ordered))
@@ -143,7 +149,10 @@ def statistics(jobs: Iterable[JobFigures]) -> Statistics:
 class GroupTally:
     """Collects the statuses of jobs, and the known numbers of ended ones."""
 
-    __slots__ = ("cost", "cpu_times", "durations", "largest_bound", "memory_peaks", "statuses")
+    __slots__ = (
+        *("available_seconds", "busy_seconds", "cost", "cpu_of_available", "cpu_times", "durations", "elapsed_seconds"),
+        *("largest_bound", "memory_peaks", "statuses", "with_efficiency"),
+    )
 
     def __init__(self) -> None:
         self.statuses: list[str] = []
@@ -152,6 +161,9 @@ class GroupTally:
         self.memory_peaks: list[int] = []
         self.largest_bound: int | None = None  # of memory peaks
         self.cost = CostTotals()
+        self.busy_seconds = self.elapsed_seconds = 0.0  # CPU time and time of jobs that have both
+        self.cpu_of_available = self.available_seconds = 0.0  # of jobs with an efficiency: of time times CPUs
+        self.with_efficiency = 0
 
     def add(self, status: str, duration: float | None, cpu_time: float | None, memory_peak: int | None) -> None:
         self.statuses.append(status)
@@ -163,6 +175,17 @@ class GroupTally:
             self.cpu_times.append(cpu_time)
         if memory_peak is not None:
             self.memory_peaks.append(memory_peak)
+        if duration is not None and cpu_time is not None:
+            self.busy_seconds += cpu_time
+            self.elapsed_seconds += duration
+
+    def add_efficiency(self, cpu_time: float | None, efficiency: object) -> None:
+        """Count a job by the time on its CPUs, which follows from its efficiency; a longer job counts more."""
+        if cpu_time is None or not isinstance(efficiency, int | float) or efficiency <= 0:
+            return
+        self.cpu_of_available += cpu_time
+        self.available_seconds += cpu_time / efficiency
+        self.with_efficiency += 1
 
     def summary(self) -> Summary:
         """Return the statistics of the jobs added so far; sorts the lists in place."""
@@ -178,6 +201,9 @@ class GroupTally:
             cpu=distribution(self.cpu_times),
             memory=replace(distribution(self.memory_peaks), largest_bound=self.largest_bound),
             cost=self.cost,
+            cpu_percent_mean=100 * self.busy_seconds / self.elapsed_seconds if self.elapsed_seconds > 0 else None,
+            cpu_efficiency=self.cpu_of_available / self.available_seconds if self.available_seconds > 0 else None,
+            with_efficiency=self.with_efficiency,
         )
 
 
@@ -192,6 +218,8 @@ def combine_tallies(tallies: Iterable[GroupTally]) -> GroupTally:
         if tally.largest_bound is not None:
             whole.largest_bound = max(whole.largest_bound or 0, tally.largest_bound)
         whole.cost.include(tally.cost)
+        for name in ("busy_seconds", "elapsed_seconds", "cpu_of_available", "available_seconds", "with_efficiency"):
+            setattr(whole, name, getattr(whole, name) + getattr(tally, name))
     return whole
 
 

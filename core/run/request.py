@@ -27,6 +27,7 @@ INTERPRETERS = ("python", "pypy", "bash", "sh", "zsh", "perl", "ruby", "node", "
 NEXT_PAIR = r"\s*\n\s*|\s*,\s*(?=[^\s=,]+=)"  # a comma may also be part of a value, as in CUDA_VISIBLE_DEVICES=0,1
 
 MOST = 1_000_000  # the largest whole number that an option takes
+SHORTEST_SECRET = 4  # characters; a shorter one may be part of any word
 MOST_VALUE_CHARACTERS = 4096  # of an environment variable in a record
 
 
@@ -39,6 +40,7 @@ class Request:
     is_shell: bool = False
     name: str | None = None
     tool: str | None = None
+    script: str | None = None
     env: dict[str, str] = fresh(default_factory=dict)  # added to `environment`
     environment: dict[str, str] | None = None  # None: our own environment
     kind: str = "process"
@@ -61,10 +63,13 @@ def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple
     """The record of a new job, which is shown and has no secrets, and its spec, which is executed and private."""
     words = ("/bin/sh", "-c", " ".join(request.command)) if request.is_shell else request.command
     secret = config.texts("run.redact")
+    params = redact_mapping(request.params, secret)
     shown = tuple(redact_command(list(words), secret))
+    if params:
+        shown = without_hidden(shown, request.params, params)
     image = None if request.container is None else request.container.image
     named = shown or (image_name(image or ""),)
-    script, program = script_of(named), os.path.basename(named[0])
+    script, program = request.script or script_of(named), os.path.basename(named[0])
     environment = job_environment(request.env, job_id)
     if request.environment is not None:
         environment = request.environment | request.env | {"JOBTOP_JOB_ID": str(job_id)}
@@ -84,7 +89,7 @@ def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple
         parent_id=request.parent_id,
         tool=request.tool or program,
         script=script,
-        params=redact_mapping(request.params, secret),
+        params=params,
         tags=request.tags,
         note=request.note,
         submitted_at=time.time(),
@@ -119,6 +124,16 @@ def prepare(request: Request, job_id: JobId, host: str, config: Config) -> tuple
         else request.container.to_json() | {"limits": as_dict(request.limits)},
     )
     return job, spec
+
+
+def without_hidden(
+    words: tuple[str, ...], params: Mapping[str, Any], shown_params: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """The words of a command, without secret values of parameters, which a tool may put there without their names."""
+    for key, value in params.items():
+        if isinstance(value, str) and len(value) >= SHORTEST_SECRET and shown_params[key] != value:
+            words = tuple(word.replace(value, str(shown_params[key])) for word in words)
+    return words
 
 
 def recorded_environment(

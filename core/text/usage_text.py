@@ -48,9 +48,9 @@ def cpu_text(job: Job) -> str:
         return "–"
     cpus = job.limits.cpus or usage.cpus_allowed
     kind = "declared" if job.limits.cpus else "allowed"
-    share = f"{format_percent(usage.cpu_efficiency)} of {cpus:g} {kind}" if cpus else "–"
+    share = f", {format_percent(usage.cpu_efficiency)} of {cpus:g} {kind}" if cpus else ""
     parts = f"{format_duration(usage.cpu_user_seconds)} user, {format_duration(usage.cpu_system_seconds)} system"
-    return f"{format_duration(usage.cpu_total_seconds)} ({parts}), {share}"
+    return f"{format_duration(usage.cpu_total_seconds)} ({parts}){share}"
 
 
 def memory_peak(job: Job) -> str:

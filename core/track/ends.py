@@ -116,6 +116,15 @@ def _with_memory(job: Job, end: BlockEnd) -> Job:
     return replace(job, usage=usage, sources=job.sources | {"memory_peak": source})
 
 
+def with_exact_cpu(sampled: Job, exact: Job) -> Job:
+    """The record with samples, and the CPU totals of counters: those of samples may be rounded up."""
+    names = ("cpu_user_seconds", "cpu_system_seconds", "cpu_total_seconds", "cpu_percent_mean", "cpu_efficiency")
+    usage = replace(sampled.usage, **{name: getattr(exact.usage, name) for name in names})
+    incomplete = (*exact.incomplete, *(entry for entry in sampled.incomplete if not entry.startswith("cpu:")))
+    incomplete = tuple(dict.fromkeys(incomplete))
+    return replace(sampled, usage=usage, sources=sampled.sources | {"cpu": exact.sources["cpu"]}, incomplete=incomplete)
+
+
 def label_memory(job: Job, end: BlockEnd) -> Job:
     """The record, after samples were added, says that its memory is of the whole process, and what may be missing."""
     peak, high = job.usage.memory_peak_bytes, end.after.high_bytes

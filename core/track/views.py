@@ -41,6 +41,10 @@ class View:
             self.add_cpu(max(0.0, user - self._used[0]), max(0.0, system - self._used[1]))
         self._used = user, system
 
+    def begin_used(self) -> None:
+        """Note that its own counters have just begun."""
+        self._used = 0.0, 0.0
+
     def forget_used(self) -> None:
         """Note that it is the only open block: all that the process uses is its own."""
         self._used = None
@@ -57,6 +61,7 @@ class Views:
         self.process, self.process_start, self._used = process, process_start, used
         self.open: dict[str, View] = {}
         self._last_row: tuple[float | int | None, ...] | None = None
+        self._was_crowded = False  # several blocks were open since the last sample
         self._last_cpu: Seconds | None = None  # of the process, in the last sample or when the first block was opened
 
     def add(self, view: View) -> None:
@@ -71,7 +76,10 @@ class Views:
             self._last_cpu = user, system
         self.open[view.key] = view
         if len(self.open) > 1:
-            self._take_known(self._used())
+            view.begin_used()
+            if not self._was_crowded:
+                self._take_known(self._used())
+            self._was_crowded = True
 
     def remove(self, key: str) -> None:
         view = self.open.pop(key, None)
@@ -79,8 +87,6 @@ class Views:
             for other in self.open.values():
                 if other.parent == key:
                     other.parent = view.parent
-                if len(self.open) == 1:
-                    other.forget_used()
 
     def innermost(self) -> list[str]:
         """The open blocks without an open block inside."""
@@ -137,11 +143,13 @@ class Views:
         if user is None or system is None:
             return
         before, self._last_cpu = self._last_cpu or (user, system), (user, system)
-        if len(self.open) == 1:
+        if self.open and self._was_crowded:  # since the last sample: a part of that time may be of a closed block
+            self._take_known(self._used())
+        elif self.open:
             view = next(iter(self.open.values()))
             view.add_cpu(max(0.0, user - before[0]), max(0.0, system - before[1]))
-        elif self.open:
-            self._take_known(self._used())
+            view.forget_used()
+        self._was_crowded = len(self.open) > 1
 
     def _take_known(self, used: Mapping[str, Seconds]) -> None:
         for key, (user, system) in used.items():

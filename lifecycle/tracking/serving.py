@@ -51,8 +51,8 @@ PART_BYTES = 65536
 class Profile:
     """The readings of one block that asked for a profile."""
 
-    def __init__(self, interval_seconds: float) -> None:
-        self.interval_seconds = interval_seconds
+    def __init__(self, interval_seconds: float, without: Iterable[str] = ()) -> None:
+        self.interval_seconds, self.without = interval_seconds, frozenset(without)
         self.tally = ProfileTally()
         self.due = time.monotonic()
 
@@ -69,6 +69,7 @@ class BlockSampler:
         self.views = Views(f"process {pid}", start, self._used)
         self.profiles: dict[str, Profile] = {}
         self._reader: ProfileReader | None = None
+        self._left_out: frozenset[str] = frozenset()  # sources that the reader was opened without
         self._newest: dict[str, Any] = {}
         self._read_at = -float("inf")
         self.engine: BlockEngine | None = None
@@ -89,7 +90,7 @@ class BlockSampler:
         interval = shape.get("interval")
         self._opened_at[key] = time.process_time() if self.views.open.keys() - {key} else 0.0
         if shape.get("profile"):
-            self.profiles[key] = Profile(interval or PROFILE_SECONDS)
+            self.profiles[key] = Profile(interval or PROFILE_SECONDS, shape.get("without", ()))
         if interval is not None:
             self._interval = min(interval, self._interval or interval)
         if self.views.process not in engine.sampler.watches:
@@ -241,8 +242,14 @@ class BlockSampler:
         return user, system
 
     def _read_host(self) -> None:
+        unneeded = [profile.without for profile in self.profiles.values()]
+        left_out = frozenset.intersection(*unneeded) if unneeded else frozenset[str]()
+        if self._reader is not None and not self._left_out <= left_out:  # a new profile needs more
+            self._reader.close()
+            self._reader = None
         if self._reader is None:
-            self._reader = ProfileReader(self.config.texts("monitor.without"))
+            self._left_out = left_out
+            self._reader = ProfileReader({*self.config.texts("monitor.without"), *left_out})
         self._newest, self._read_at = self._reader.read(), time.monotonic()
 
     def _read_profile(self, key: str, profile: Profile) -> None:

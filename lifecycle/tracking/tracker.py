@@ -24,7 +24,7 @@ from jobtop.core.run.request import recorded_environment, sampling_seconds, scri
 from jobtop.core.run.supervisor import new_id
 from jobtop.core.state_files import make_state_dirs
 from jobtop.core.track.counters import live_children, own_cpu, own_thread_seconds, read_counters, tree_io
-from jobtop.core.track.ends import BlockEnd, ended_block, label_memory
+from jobtop.core.track.ends import BlockEnd, ended_block, label_memory, with_exact_cpu
 from jobtop.core.track.ledger import Ledger
 from jobtop.lifecycle.ends import end_events, flag_over_use, judge_alerts, limits_of, observation_in
 from jobtop.lifecycle.kinds.registry import PYTHON
@@ -64,6 +64,7 @@ class BlockRequest:
     parent_id: str | None = None
     interval_seconds: float | None = None
     with_profile: bool = False
+    without: tuple[str, ...] = ()  # sources that the profile does not need
 
 
 @record
@@ -268,7 +269,7 @@ class Tracker:
         """Write the row of a new block; False if the store cannot be written."""
         try:
             started = Event(job.start_time or 0.0, "started", {"pid": job.pid})
-            self._with_jobs(lambda jobs: jobs.insert(job, event("submitted"), started))
+            self._with_jobs(lambda jobs: jobs.insert(job, started))
         except JobtopError as error:
             self.warn(f"block {job.name} is not in the history yet: {error}")
             return False
@@ -296,6 +297,7 @@ class Tracker:
             "origin": origin,
             "interval": tracked.request.interval_seconds,
             "profile": tracked.request.with_profile,
+            "without": list(tracked.request.without),
         }
 
     # -- parts of closing
@@ -337,7 +339,7 @@ class Tracker:
         def concluded(before: Job) -> tuple[Job, Iterable[Event]]:
             found = replace(done, pinned=before.pinned, note=before.note or done.note, tags=before.tags | done.tags)
             if observation is not None:
-                found = observation.of(found)
+                found = with_exact_cpu(observation.of(found), found)
             found = label_memory(found, end)
             found = flag_over_use(found if limit is None else limit(found))
             return found, end_events(before, found, found.end_time or 0.0)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from jobtop.core.text.terminal_text import without_escapes
+from jobtop.store.output.logs import open_log
 from jobtop.store.output.text import Output
 
 TYPE_CHECKING = False
@@ -47,3 +50,20 @@ def _traceback(lines: Sequence[str]) -> Sequence[str]:
     end = next((at for at, line in enumerate(body) if not line[indent:].startswith(" ")), len(body) - 1)
     found = lines[start : start + end + 2]
     return found if len(found) <= LONGEST_TRACEBACK else (found[0], *found[1 - LONGEST_TRACEBACK :])
+
+
+def read_end(directory: Path, stream: int, most_bytes: int) -> str | None:
+    """The last bytes of stdout (0) or stderr (1) as text, from the start of a character; None if it was not kept."""
+    try:
+        fd = open_log(directory, stream)
+    except OSError:
+        return None
+    try:
+        size = os.fstat(fd).st_size
+        data = os.pread(fd, most_bytes, max(0, size - most_bytes))
+    finally:
+        os.close(fd)
+    cut = size > most_bytes
+    while cut and data and data[0] & 0xC0 == 0x80:  # the rest of a character in UTF-8
+        data = data[1:]
+    return data.decode("utf-8", "replace")

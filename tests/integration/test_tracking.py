@@ -96,7 +96,7 @@ for thread in threads: thread.join()
     assert done.returncode == 0, done.stderr
     found = blocks_of(jobtop)
     assert cpu_of(found["a"]) == pytest.approx(1.5, rel=0.01, abs=0.03)
-    assert cpu_of(found["b"]) == pytest.approx(3.0, rel=0.01, abs=0.03)
+    assert cpu_of(found["b"]) == pytest.approx(3.0, rel=0.01, abs=0.03), done.stderr
     assert found["a"]["incomplete"] == found["b"]["incomplete"] == []
 
 
@@ -121,7 +121,7 @@ pool(); leave.set(); other.join()
     assert done.returncode == 0, done.stderr
     found = blocks_of(jobtop)
     assert cpu_of(found["pool"]) == pytest.approx(0.8, rel=0.02, abs=0.03)
-    assert cpu_of(found["sleeper"]) < 0.05
+    assert cpu_of(found["sleeper"]) < 0.05, done.stderr
 
 
 def test_a_block_inside_of_another_is_its_child_and_a_part_of_it(jobtop: Jobtop) -> None:

@@ -55,6 +55,13 @@ def test_a_finished_job_is_shown_with_its_totals_charts_processes_output_and_tim
     finished(tmp_path).open(scene)
 
 
+def test_an_imported_job_shows_the_error_that_its_program_recorded(tmp_path: Path) -> None:
+    async def scene(visitor: Visitor, _: JobScreen) -> None:
+        await visitor.shows("Why it ended", "failed after 10m00s: [/b] lost atoms")
+
+    finished(tmp_path, status=Status.FAILED, exit_code=1, error="[/b] lost atoms").open(scene)
+
+
 def test_a_failed_job_shows_the_reason_first_with_its_last_output(tmp_path: Path) -> None:
     made = finished(tmp_path, status=Status.FAILED, exit_code=3, reason="exit code 3")
     made.wrote(stderr=b"Traceback\nValueError: [/b] no\n")

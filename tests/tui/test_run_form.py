@@ -7,13 +7,18 @@ from typing import Any
 import pytest
 from textual.widgets import TextArea
 
+from jobtop.core.config import load
 from jobtop.core.model import Job, Limits
 from jobtop.core.paths import StatePaths
+from jobtop.core.run.request import Request
+from jobtop.core.run.tools import Tool
 from jobtop.lifecycle.queue import Queue
+from jobtop.lifecycle.submit import QueueOptions, submit_to
+from jobtop.lifecycle.tools import with_tool
 from jobtop.store.database import open_to_read, open_to_write
 from jobtop.store.jobs import Jobs, Query
 from jobtop.tui.dialogs.fields import FormField, Tick
-from jobtop.tui.dialogs.form_values import read_form
+from jobtop.tui.dialogs.form_values import filled_form, read_form
 from jobtop.tui.dialogs.run_form import CommandLine, RunForm, past_commands
 from jobtop.tui.screens.dashboard import Dashboard
 from jobtop.tui.widgets.table import Table
@@ -203,6 +208,20 @@ def test_a_job_waits_in_the_queue_as_the_form_says(paths: StatePaths) -> None:
     database = open_to_write(paths)
     Queue(Jobs(database), paths).cancel(job.id, "the test is over")
     database.close()
+
+
+def test_a_job_of_a_tool_gets_the_parameters_of_the_form(queue: Queue, paths: StatePaths, tmp_path: Path) -> None:
+    (tmp_path / "a.sh").touch()
+    params = {"mesh": 1, "api_key": "s3cr3t"}
+    request = with_tool(Request((), str(tmp_path), params=params), Tool("a", ("sh",)), "a.sh", {})
+    job = submit_to(queue, load((), {}, tmp_path), request, QueueOptions())
+    filled = filled_form(paths, job, {})
+    assert "JOBTOP_PARAMS" not in filled.texts["env"]
+    for text, expected in (("mesh=1", params), ("mesh=2, n=3", {"mesh": 2, "n": 3, "api_key": "s3cr3t"})):
+        new, wrong = read_form({**filled.texts, "params": text}, {}, filled)
+        assert new is not None, wrong
+        environment = (new.request.environment or {}) | new.request.env
+        assert json.loads(environment["JOBTOP_PARAMS"]) == expected
 
 
 def test_enforcing_needs_a_limit() -> None:

@@ -59,9 +59,12 @@ def test_while_two_blocks_are_open_each_has_the_time_of_its_threads_and_children
     used.update(a=(1.25, 0.0), b=(0.5, 0.0))
     samples = samples_of(views, sample_at(2.0, cpu_user=1.75, cpu_system=0.0))
     assert (value_of(samples["a"], "cpu.user"), value_of(samples["b"], "cpu.user")) == (1.25, 0.5)
+    used.update(a=(1.5, 0.0), b=(1.25, 0.0))  # b is closed in the middle of an interval: its part of it stays its own
     views.remove("b")
     last = samples_of(views, sample_at(3.0, cpu_user=2.75, cpu_system=0.0))["a"]
-    assert value_of(last, "cpu.user") == 2.25
+    assert value_of(last, "cpu.user") == 1.5
+    last = samples_of(views, sample_at(4.0, cpu_user=3.75, cpu_system=0.0))["a"]
+    assert value_of(last, "cpu.user") == 2.5
 
 
 def test_nothing_of_the_process_itself_is_left_in_a_batch() -> None:

@@ -17,6 +17,7 @@ SHARED_KEYS = (
     " duration_p50_seconds duration_p95_seconds cpu_time_p50_seconds cpu_time_p95_seconds memory_peak_p50_bytes"
     " memory_peak_p95_bytes memory_peak_p50_is_bound memory_peak_p95_is_bound"
     " jobs_with_duration jobs_with_cpu_time jobs_with_memory_peak"
+    " cpu_percent_mean cpu_efficiency jobs_with_cpu_efficiency"
     " total_energy_joules total_energy_kwh total_co2_grams total_cost currency jobs_with_energy"
     " jobs_with_estimated_energy jobs_with_cost"
 ).split()

@@ -36,6 +36,7 @@ from jobtop.core.run.request import (
 from jobtop.core.units import parse_duration, parse_size
 from jobtop.lifecycle.start import kept_spec, request_again
 from jobtop.lifecycle.submit import QueueOptions
+from jobtop.lifecycle.tools import handed_params, with_changed_params
 from jobtop.tui.data.operations import NewJob
 from jobtop.tui.widgets.cells import safe_text
 
@@ -48,7 +49,7 @@ LINE_BREAKS = "it has line breaks or control characters: run it unchanged, or ty
 UNSHOWN_VARIABLES = frozenset(
     "_ SHLVL PWD OLDPWD COLUMNS LINES TERM COLORTERM NO_COLOR LS_COLORS PS1 WINDOWID TMUX TMUX_PANE STY GPG_TTY DISPLAY"
     " WAYLAND_DISPLAY DBUS_SESSION_BUS_ADDRESS INVOCATION_ID JOURNAL_STREAM PAGER GIT_PAGER SYSTEMD_PAGER MANPAGER"
-    " PYTHONUNBUFFERED JOBTOP_JOB_ID".split()
+    " PYTHONUNBUFFERED JOBTOP_JOB_ID JOBTOP_PARAMS".split()
 )
 UNSHOWN_PREFIXES = ("SSH_", "XDG_SESSION_", "VTE_", "TERM_PROGRAM", "KONSOLE_", "ITERM_", "LC_TERMINAL")
 
@@ -85,7 +86,7 @@ def filled_form(paths: StatePaths, job: Job, environ: Mapping[str, str]) -> Fill
     order = request.container
     named = request.command or (image_name(order.image if order is not None else ""),)  # an image has its own command
     usual = {"name": default_name(named, script_of(named), is_shell), "tool": os.path.basename(named[0])}
-    shown = shown_environment(request.environment, environ) if order is None else order.env or {}
+    shown = shown_environment(request.environment, environ) if order is None else shown_environment(order.env, {})
     limits, queue = job.limits, job.queue
     hidden = [key for key, value in job.params.items() if HIDDEN in str(value)]
     texts = {
@@ -255,9 +256,10 @@ def make_request(values: Mapping[str, Any], is_shell: bool, is_enforced: bool, f
         timeout_seconds=values["timeout"] or None,
     )
     is_held = is_enforced if container is None else bool(limits.cpus or limits.memory_bytes or limits.pids)
-    return replace(
+    request = replace(
         base,
         command=values["command"],
+        script=base.script if values["command"] == base.command else None,
         cwd=values["cwd"],
         is_shell=is_shell,
         name=values["name"],
@@ -270,6 +272,11 @@ def make_request(values: Mapping[str, Any], is_shell: bool, is_enforced: bool, f
         tags=given_tags,
         limits=replace(limits, enforced=is_held),
     )
+    handed = None if filled is None else handed_params(request)
+    if handed is None or params == base.params:
+        return request
+    secret = {key: value for key, value in handed.items() if HIDDEN in str(base.params.get(key))}
+    return with_changed_params(request, None, secret | params)
 
 
 def changed_kind(base: Request, container: ContainerOrder | None) -> str:
@@ -286,7 +293,8 @@ def changed_container(
         return None
     if order is None or filled is None:
         return ContainerOrder(values["image"], env=env, gpus=values["gpus"])
-    unshown = {key: value for key, value in (order.env or {}).items() if not is_readable_pair(key, value)}
+    shown = shown_environment(order.env, {})
+    unshown = {key: value for key, value in (order.env or {}).items() if key not in shown}
     return replace(order, image=values["image"], env=unshown | env, gpus=values["gpus"])
 
 

@@ -233,7 +233,7 @@ class Dashboard(JobActions):
         elif before is None or before.job is not row.job:
             self.preview_past(row)
 
-    @work(group="preview", exclusive=True)
+    @work(group="preview", exclusive=True, description="preview")
     async def preview_past(self, row: JobRow) -> None:
         """Show the run of an ended job from the store."""
         from jobtop.tui.data.job_reading import JobReading, Viewport
