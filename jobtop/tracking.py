@@ -8,6 +8,7 @@ import logging
 import os
 from contextlib import ContextDecorator
 from contextvars import ContextVar
+from datetime import timedelta
 from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
@@ -102,15 +103,16 @@ def open_block(
     tags: Mapping[str, str] | None = None,
     note: str | None = None,
     external_id: str | None = None,
-    interval: float | None = None,
+    interval: float | str | timedelta | None = None,
     profile: bool = False,
     without: Collection[str] = (),
 ) -> Block:
     """Begin to measure this process, and the processes that it starts from now on, until `close` is called.
 
     A problem of jobtop never raises here: it is logged, and the block is then not recorded. `without` leaves sources
-    out of the profile: `host`, `gpu`.
+    out of the profile: `host`, `gpu`. ValueError for an interval that is none.
     """
+    seconds = checked_interval(interval)
 
     def opened() -> Block:
         from jobtop.lifecycle.tracking.tracker import BlockRequest, tracker
@@ -125,7 +127,7 @@ def open_block(
             note=note,
             external_id=external_id,
             parent_id=current.id if current is not None and current.record is None else None,
-            interval_seconds=interval,
+            interval_seconds=seconds,
             with_profile=profile,
             without=tuple(without),
         )
@@ -133,6 +135,19 @@ def open_block(
         return Block(name, found, found.open(request))
 
     return guarded(opened, Block(name, None, None))
+
+
+def checked_interval(value: float | str | timedelta | None) -> float | None:
+    """The seconds between samples; None if that is left to jobtop."""
+    from jobtop.core.config import interval as parse_interval
+    from jobtop.core.errors import BadValue
+
+    if value is None or isinstance(value, timedelta):
+        value = None if value is None else value.total_seconds()
+    try:
+        return None if value is None else parse_interval(value)
+    except BadValue as error:
+        raise ValueError(f"interval: {error}") from None
 
 
 def current_block() -> Block | None:
@@ -154,27 +169,29 @@ class Tracking(ContextDecorator):
 
     def __init__(self, name: str, options: dict[str, Any]) -> None:
         self._name, self._options = name, options
-        self._block: Block | None = None
+        self._entered: list[tuple[Block, Block | None]] = []  # each open block, and the one around it
 
     def _recreate_cm(self) -> Tracking:
         """A new block for each call of a decorated function."""
         return Tracking(self._name, self._options)
 
     def __enter__(self) -> Block:
-        self._block = open_block(self._name, **self._options)
-        self._token = _CURRENT.set(self._block)
-        return self._block
+        block = open_block(self._name, **self._options)
+        self._entered.append((block, _CURRENT.get()))
+        _CURRENT.set(block)
+        return block
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        block = self._block
-        if block is None:
+        if not self._entered:
             return
-        try:
-            _CURRENT.reset(self._token)
-        except ValueError:  # a generator was closed in another context
-            _CURRENT.set(None)
+        # One object may be entered by several threads or tasks at once: the current block is the one to leave.
+        current = _CURRENT.get()
+        entry = next((entry for entry in self._entered if entry[0] is current), self._entered[-1])
+        self._entered.remove(entry)
+        block, around = entry
+        _CURRENT.set(around)
         reason = None
         if error is not None and not isinstance(error, GeneratorExit):
             block._outcome, reason = outcome_of(error)
@@ -207,7 +224,7 @@ def track(
     tags: Mapping[str, str] | None = None,
     note: str | None = None,
     external_id: str | None = None,
-    interval: float | None = None,
+    interval: float | str | timedelta | None = None,
     profile: bool = False,
 ) -> Tracking: ...
 def track(name: str | Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -217,13 +234,16 @@ def track(name: str | Callable[..., Any] | None = None, **options: Any) -> Any:
     be inside of each other, and open at the same time in several threads: no CPU time counts twice.
     """
     if callable(name):
-        return _decorated(name, name.__qualname__, options)
+        return _decorated(name, _name_of(name), options)
     if name is None:
-        return lambda function: _decorated(function, function.__qualname__, options)
+        return lambda function: _decorated(function, _name_of(function), options)
     return Tracking(name, options)
 
 
 def _decorated(function: Callable[..., Any], name: str, options: dict[str, Any]) -> Callable[..., Any]:
+    """The function, of which each call, or each run of a coroutine or generator, is a block."""
+    if inspect.isclass(function):
+        raise TypeError("jobtop.track decorates functions: use it for the methods of a class")
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
@@ -232,6 +252,23 @@ def _decorated(function: Callable[..., Any], name: str, options: dict[str, Any])
                 return await function(*values, **named)
 
         return tracked_coroutine
+    if inspect.isasyncgenfunction(function):
+
+        @functools.wraps(function)
+        async def tracked_async_generator(*values: Any, **named: Any) -> Any:
+            with Tracking(name, options):
+                async for item in function(*values, **named):
+                    yield item
+
+        return tracked_async_generator
+    if inspect.isgeneratorfunction(function):
+
+        @functools.wraps(function)
+        def tracked_generator(*values: Any, **named: Any) -> Any:
+            with Tracking(name, options):
+                return (yield from function(*values, **named))
+
+        return tracked_generator
 
     @functools.wraps(function)
     def tracked(*values: Any, **named: Any) -> Any:
@@ -239,3 +276,7 @@ def _decorated(function: Callable[..., Any], name: str, options: dict[str, Any])
             return function(*values, **named)
 
     return tracked
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", type(function).__name__)

@@ -87,6 +87,8 @@ def _with_cpu(job: Job, end: BlockEnd, duration: float) -> Job:
     if end.unassigned_seconds > max(MATERIAL_SECONDS, MATERIAL_SHARE * total):
         missed = format_duration(end.unassigned_seconds)
         incomplete.append(f"cpu: {missed} of short child processes may belong to this or to another open block")
+    if own.shares_thread:
+        incomplete.append("cpu: other blocks were open in the same thread: child processes may be those of another one")
     cpus = job.limits.cpus or job.usage.cpus_allowed
     mean = total / duration if duration > 0 else None
     usage = replace(

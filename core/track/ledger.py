@@ -20,17 +20,26 @@ class OwnCpu:
     system_seconds: float
     divided_seconds: float
     has_overlapped: bool  # with a block that is neither around it nor inside of it
+    shares_thread: bool = False  # such a block was open in the same thread, as in asyncio
 
 
 class OpenBlock:
     """A block that is open, and what it has used so far."""
 
-    __slots__ = ("divided_seconds", "has_overlapped", "parent", "system_seconds", "threads", "user_seconds")
+    __slots__ = (
+        "divided_seconds",
+        "has_overlapped",
+        "parent",
+        "shares_thread",
+        "system_seconds",
+        "threads",
+        "user_seconds",
+    )
 
     def __init__(self, parent: str | None, thread: int) -> None:
         self.parent, self.threads = parent, {thread}
         self.user_seconds = self.system_seconds = self.divided_seconds = 0.0
-        self.has_overlapped = False
+        self.has_overlapped = self.shares_thread = False
 
 
 class Ledger:
@@ -75,7 +84,9 @@ class Ledger:
             self._blocks[block.parent].threads |= block.threads
         known = {thread for each in self._blocks.values() for thread in each.threads}
         self._thread_seconds = {thread: self._thread_seconds.get(thread, 0.0) for thread in known}
-        return OwnCpu(block.user_seconds, block.system_seconds, block.divided_seconds, block.has_overlapped)
+        return OwnCpu(
+            block.user_seconds, block.system_seconds, block.divided_seconds, block.has_overlapped, block.shares_thread
+        )
 
     def leave_out(self, thread: int, seconds: float) -> None:
         """Count CPU time of a thread for no block: it was used to track them."""
@@ -142,8 +153,13 @@ class Ledger:
             owners = self.owners(thread)
             if seconds is not None and owners:
                 self._thread_seconds[thread] = seconds
+                share = max(0.0, seconds - before) / len(owners)
                 for key in owners:
-                    known[key] = known.get(key, 0.0) + max(0.0, seconds - before) / len(owners)
+                    known[key] = known.get(key, 0.0) + share
+                    if len(owners) > 1:
+                        for block in self._chain(key):
+                            block.divided_seconds += share
+                            block.shares_thread = True
         return known
 
     def _chain(self, key: str | None) -> list[OpenBlock]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     Seconds = tuple[float, float]  # user and system
 
+LEAST_SECONDS = 0.05  # between two samples of a block, and from its start: the rate over less would be noise
 USER, SYSTEM = JOB_COLUMNS.index("cpu.user"), JOB_COLUMNS.index("cpu.system")
 COUNTER_PLACES = frozenset(place for place, key in enumerate(JOB_COLUMNS) if BY_KEY[key].kind is Kind.COUNTER)
 
@@ -123,7 +124,8 @@ class Views:
         made = []
         for view in views:
             elapsed = moment - view.start
-            if elapsed <= (view.last.elapsed if view.last is not None else 0.0):
+            since = view.last.elapsed if view.last is not None else 0.0
+            if elapsed - since < LEAST_SECONDS:
                 continue
             view.origin = [value if origin is None else origin for origin, value in zip(view.origin, row, strict=True)]
             values: list[float | int | None] = [

@@ -5,6 +5,7 @@ Nothing here raises: if the sampler cannot be started or has exited, answers are
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
@@ -58,8 +59,8 @@ class SamplerClient:
                 raise
         with suppress(ChildProcessError):
             os.waitpid(starter, 0)
-        ours.settimeout(SEND_SECONDS)
-        self._socket = ours
+        self._socket = apart_from_standard_streams(ours)
+        self._file = os.fstat(self._socket.fileno())
 
     def send(self, message: Answer) -> bool:
         """Send a message that needs no answer; False if the sampler is gone."""
@@ -88,7 +89,8 @@ class SamplerClient:
 
     def close(self) -> None:
         """Let the sampler exit, and wait for that a moment, so that it does not outlive this process."""
-        if self._socket is None:
+        if self._socket is None or not self._is_ours():
+            self.forget()
             return
         with suppress(OSError), self._lock:
             self._socket.shutdown(socket.SHUT_WR)
@@ -100,11 +102,24 @@ class SamplerClient:
     def forget(self) -> None:
         """Close the connection; in a forked child it is that of the parent."""
         if self._socket is not None:
-            self._socket.close()
+            if self._is_ours():
+                self._socket.close()
+            else:
+                self._socket.detach()
             self._socket = None
+
+    def _is_ours(self) -> bool:
+        """Whether the descriptor is still that of the socket: a program may close all, and reuse their numbers."""
+        try:
+            return self._socket is not None and os.path.samestat(os.fstat(self._socket.fileno()), self._file)
+        except OSError:
+            return False
 
     def _send(self, message: Answer) -> bool:
         if self._socket is None:
+            return False
+        if not self._is_ours():
+            self._give_up("the program closed the connection to the sampler")
             return False
         try:
             self._socket.settimeout(SEND_SECONDS)
@@ -118,7 +133,7 @@ class SamplerClient:
 
     def _line(self, deadline: float) -> Answer | None:
         """The next line; None if there is none until then, or never."""
-        while self._socket is not None:
+        while self._socket is not None and self._is_ours():
             line, newline, rest = self._received.partition(b"\n")
             if newline:
                 self._received = rest
@@ -142,3 +157,11 @@ class SamplerClient:
     def _give_up(self, why: str) -> None:
         self.problem = self.problem or why
         self.forget()
+
+
+def apart_from_standard_streams(link: socket.socket) -> socket.socket:
+    """The socket with a number above those of the standard streams, which a program may have closed."""
+    if link.fileno() > 2:
+        return link
+    with link:
+        return socket.socket(fileno=fcntl.fcntl(link.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))

@@ -313,7 +313,10 @@ class Connection:
             if "open" in message and message["open"]["key"] in closed and not message["open"].get("profile")
         }
         for message in messages:
-            answer = self._answer(message, skipped)
+            try:
+                answer = self._answer(message, skipped)
+            except Exception as error:  # noqa: BLE001 - a border: one block must not end the samples of the others
+                answer = {"problem": f"{type(error).__name__}: {error}"}
             if "number" in message:
                 self.send(answer | {"number": message["number"]})
         return bool(part)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 CLOSE_SECONDS = 5.0
 READY_SECONDS = 3.0  # for a block that asked for a profile
 LATEST_SECONDS = 0.05
+PATIENCE_SECONDS = 1.0  # the program waits no longer for a store that another process has locked
 NOT_CLOSED = "the interpreter exited before the block was closed"
 
 
@@ -150,7 +151,7 @@ class Tracker:
                 exit_code,
                 error,
                 reason,
-                self._notes(),
+                (*self._notes(), *([f"samples: {answer['problem']}"] if "problem" in answer else [])),
             )
             if "cost" in answer:
                 monitor = replace(tracked.job.monitor, cpu_seconds=round(answer["cost"], 6))
@@ -360,7 +361,7 @@ class Tracker:
 
     def _with_jobs(self, work: Callable[[Jobs], T]) -> T:
         """Open the store for one piece of work; once more if the file was replaced meanwhile."""
-        database = open_to_write(self.paths, self.config.switch("store.network"))
+        database = open_to_write(self.paths, self.config.switch("store.network"), PATIENCE_SECONDS)
         try:
             try:
                 return work(Jobs(database))

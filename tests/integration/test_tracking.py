@@ -300,3 +300,109 @@ def test_a_block_can_be_stopped_from_outside(jobtop: Jobtop) -> None:
     assert process.returncode == -signal.SIGTERM
     wait_for(lambda: not samplers(jobtop), 30)
     assert blocks_of(jobtop)["endless"]["status"] == "cancelled"
+
+
+def test_descriptors_that_the_program_closes_and_uses_again_stay_its_own(jobtop: Jobtop) -> None:
+    done = run_program(
+        jobtop,
+        """
+import socket
+with track("a") as first:
+    while first.latest() is None: time.sleep(0.01)
+    os.closerange(3, 1000)
+    files = [open("notes", "w") for _ in range(20)]
+    a, b = socket.socketpair()
+with track("b"): pass
+for file in files: file.write("mine"); file.close()
+b.setblocking(False)
+try: print(b.recv(100))
+except BlockingIOError: print("nothing")
+a.close(); b.close()
+""",
+    )
+    assert (done.returncode, done.stdout) == (0, "nothing\n"), done.stderr
+    assert {job["status"] for job in blocks_of(jobtop).values()} == {"success"}
+
+
+def test_a_locked_store_delays_the_program_a_little_and_the_record_comes_later(jobtop: Jobtop) -> None:
+    done = run_program(
+        jobtop,
+        """
+import glob, logging, sqlite3
+logging.basicConfig()
+with track("a"): pass
+other = sqlite3.connect(glob.glob(os.environ["JOBTOP_HOME"] + "/*.db")[0], isolation_level=None)
+other.execute("BEGIN IMMEDIATE")
+began = time.monotonic()
+with track("b"): burn(0.2)
+print(time.monotonic() - began < 15)
+other.execute("ROLLBACK"); other.close()
+""",
+    )
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    assert cpu_of(blocks_of(jobtop)["b"]) == pytest.approx(0.2, abs=0.02)
+
+
+def test_one_object_of_track_can_be_entered_several_times_at_once(jobtop: Jobtop) -> None:
+    done = run_program(
+        jobtop,
+        """
+tracking = track("again")
+with tracking as outer, tracking as inner: pass
+def enter(barrier):
+    with tracking: barrier.wait()
+barrier = threading.Barrier(2)
+threads = [threading.Thread(target=enter, args=(barrier,)) for _ in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(inner.record["parent_id"] == outer.id, jobtop.tracking.current_block())
+""",
+    )
+    assert (done.returncode, done.stdout) == (0, "True None\n"), done.stderr
+    listed = json.loads(jobtop("history", "--json", "--limit", "100").stdout)
+    assert [job["status"] for job in listed] == ["success"] * 4
+
+
+def test_generators_are_tracked_while_they_run_and_classes_are_refused(jobtop: Jobtop) -> None:
+    done = run_program(
+        jobtop,
+        """
+@track
+def rows():
+    burn(0.3)
+    yield 1
+print(list(rows()))
+try: track(type("Model", (), {}))
+except TypeError as error: print("refused")
+""",
+    )
+    assert (done.returncode, done.stdout) == (0, "[1]\nrefused\n"), done.stderr
+    assert cpu_of(blocks_of(jobtop)["rows"]) == pytest.approx(0.3, abs=0.02)
+
+
+@pytest.mark.parametrize("interval", ["'soon'", "0", "-1", "0.01"])
+def test_an_interval_that_is_none_is_refused_before_anything_is_recorded(jobtop: Jobtop, interval: str) -> None:
+    done = run_program(jobtop, f"track('x', interval={interval}).__enter__()")
+    assert done.returncode == 1
+    assert "ValueError: interval" in done.stderr
+    assert not list(jobtop.state.glob("*.db"))
+
+
+def test_blocks_of_tasks_in_one_thread_say_that_their_time_was_divided(jobtop: Jobtop) -> None:
+    done = run_program(
+        jobtop,
+        """
+import asyncio
+async def work(name, seconds):
+    with track(name):
+        for _ in range(10):
+            burn(seconds / 10)
+            await asyncio.sleep(0)
+async def both(): await asyncio.gather(work("a", 0.2), work("b", 0.6))
+asyncio.run(both())
+""",
+    )
+    assert done.returncode == 0, done.stderr
+    found = blocks_of(jobtop)
+    assert cpu_of(found["a"]) + cpu_of(found["b"]) == pytest.approx(0.8, rel=0.02, abs=0.02)
+    assert all(any("divided" in entry for entry in job["incomplete"]) for job in found.values())
