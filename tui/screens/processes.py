@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from jobtop.core.errors import JobtopError
-from jobtop.core.procfs import HAS_PROC, boot_id
+from jobtop.core.procfs import HAS_PROC
 from jobtop.core.units import number_of
 from jobtop.tui.actions import APP, PROCESSES, bindings
 from jobtop.tui.data.processes.rows import (
@@ -69,7 +69,6 @@ class Processes(Page):
         self.is_tree = False
         self.rows: ProcessRows | None = None
         self._owners = Owners()
-        self._boot = boot_id()
         self._offered: tuple[bool, bool] | None = None
 
     def panes(self) -> ComposeResult:
@@ -94,7 +93,10 @@ class Processes(Page):
     def show_processes(self, moment: ProcessMoment) -> None:
         table, view = self.table, self.console.view
         every = moment.processes
-        owners = self._owners.find(every, view.rows if view is not None else (), self._boot)
+        if self.rows is None and not has_percentages(moment):
+            return  # the next reading comes soon; until then the order would be another
+        boot = self.console.process_feed.source.boot
+        owners = self._owners.find(every, view.rows if view is not None else (), boot)
         found = matching(every, self.words, owners)
         unmatched: frozenset[tuple[int, int]] = frozenset()
         if self.is_tree and self.words:
@@ -116,9 +118,9 @@ class Processes(Page):
 
     def label_table(self, every: Sequence[MachineProcess]) -> None:
         of_jobs, of_others = split_cpu(every, self._owners.by_key)
-        has_percent = any(process.cpu_percent is not None for process in every)
-        whole = 100 * (os.cpu_count() or 1)
-        cpu = f"  jobs {of_jobs:.0f}% · others {of_others:.0f}% of {whole}%" if has_percent else ""
+        machine = self.console.view.machine if self.console.view is not None else None
+        cores = len(machine.detail.get("cores", ())) if machine is not None else 0
+        cpu = f"  CPU: jobs {of_jobs:.0f}% + others {of_others:.0f}%" + (f" of {100 * cores}%" if cores else "")
         self.table.set_title([Span("Processes", Tone.TEXT, True), Span(cpu, Tone.GREY)])
         matches, marks = len(self.rows) if self.rows is not None else 0, len(self.table.marks)
         count = number_of(len(every), "process", "processes")
@@ -276,6 +278,10 @@ class Processes(Page):
             more = [f"and {len(texts) - MOST_NAMED} more"] if len(texts) > MOST_NAMED else []
             lines = [*map(safe_text, texts[:MOST_NAMED]), *more]
             self.app.notify("\n".join(lines), severity=severity, markup=False)  # type: ignore[arg-type]
+
+
+def has_percentages(moment: ProcessMoment) -> bool:
+    return any(process.cpu_percent is not None for process in moment.processes)
 
 
 def question(operation: ProcessOperation, processes: Sequence[MachineProcess], owners: Owners) -> Confirm:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Protocol
 
 from jobtop.core.measure.live.machine_processes import MachineProcesses, ProcessMoment
+from jobtop.core.procfs import boot_id
 
 FIRST_SECONDS = 0.25  # from the first reading, which has no CPU percentages, to the second
 LEAVE_SECONDS = 2.0
@@ -24,6 +26,11 @@ class ProcessReader(Protocol):
 class ProcessSource(Protocol):
     """Where the processes come from: this machine, or the demo."""
 
+    @property
+    def boot(self) -> str:
+        """The boot in which they run, as identities have it."""
+        ...
+
     def open(self, secret: Sequence[str]) -> ProcessReader:
         """A reader; values of arguments that match `secret` are hidden."""
         ...
@@ -31,6 +38,10 @@ class ProcessSource(Protocol):
 
 class MachineSource:
     """The processes of this machine."""
+
+    @cached_property
+    def boot(self) -> str:
+        return boot_id()
 
     def open(self, secret: Sequence[str]) -> ProcessReader:
         return MachineProcesses(secret)
@@ -42,7 +53,7 @@ class ProcessFeed:
     def __init__(
         self, source: ProcessSource, post: Callable[[ProcessMoment], object], secret: Sequence[str] = ()
     ) -> None:
-        self._source, self._post, self._secret = source, post, secret
+        self.source, self._post, self._secret = source, post, secret
         self._thread: ReadingThread | None = None
         self.now: ProcessMoment | None = None  # the newest one that the console has taken
 
@@ -60,7 +71,7 @@ class ProcessFeed:
         if seconds is None:
             self.stop()
         elif self._thread is None:
-            self._thread = ReadingThread(self._source, self._post, self._secret, seconds)
+            self._thread = ReadingThread(self.source, self._post, self._secret, seconds)
             self._thread.start()
         elif self._thread.interval_seconds != seconds:
             self._thread.change_pace(seconds)

@@ -80,7 +80,8 @@ class Owners:
                     found[above] = owner
                     break
                 above = known[above].parent
-            owner = found.get(above)
+            # A shim that is not visible (hidepid) has children that name it.
+            owner = found.get(above) if above in known else roots.get(above, (None, None))[1]
             for below in reversed(line):
                 if found[below] is None:
                     earlier = before.get(known[below].key) if owner is None else None

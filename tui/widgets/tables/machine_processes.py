@@ -36,7 +36,7 @@ class JobName:
         room = width - SHORT_ID - 1
         if room < LEAST_NAME:
             return (Span(fitted(self.job.name, width), Tone.BLUE),)
-        return (Span(fitted(self.job.name, room), Tone.BLUE), Span(f" {fitted(self.job.id, SHORT_ID)}", Tone.FAINT))
+        return (Span(fitted(self.job.name, room), Tone.BLUE), Span(f" {fitted(self.job.id[:SHORT_ID], SHORT_ID)}", Tone.FAINT))
 
 
 @record
@@ -60,7 +60,7 @@ def machine_process_columns() -> tuple[Column[ShownProcess], ...]:
         Column("threads", "THR", threads, 4, align=Align.RIGHT, priority=4),
         Column("age", "AGE", lambda shown: Words(short_duration(shown.age_seconds)), 7, align=Align.RIGHT, priority=3),
         Column("state", "STATE", state, 1, flex=1, most=8),
-        Column("job", "JOB", job, 12, flex=1, most=30, priority=1),
+        Column("job", "JOB", job, 12, flex=2, most=30, priority=1),
         Column("command", "COMMAND", command, 18, flex=6),
     )
 
@@ -101,5 +101,6 @@ def command(shown: ShownProcess) -> Cell:
     """The command after its place in the tree; faint for kernel threads and for ancestors of what matches."""
     indent = "  " * min(shown.depth - 1, DEEPEST) + "└ " if shown.depth else ""
     is_faint = shown.process.is_kernel or not shown.is_match
-    words = short_command(shown.process.command[:LONGEST_COMMAND])
+    words = shown.process.command[:LONGEST_COMMAND]
+    words = words if words.startswith("[") else short_command(words)  # `[ksoftirqd/0]` is a name
     return Pieces([Span(indent, Tone.FAINT), Span(words, Tone.GREY if is_faint else Tone.TEXT)])
