@@ -48,7 +48,7 @@ class MachineProcess(NamedTuple):
 
 
 class ProcessMoment(NamedTuple):
-    """All processes at a moment, which is in seconds since boot; by pid."""
+    """All processes at a moment, which is in seconds since boot; in an order that does not change."""
 
     at: float
     processes: tuple[MachineProcess, ...] = ()
@@ -91,7 +91,7 @@ class MachineProcesses:
         changes = self._pids.changes()
         for pid in changes.gone:
             self._known.pop(pid, None)
-        for pid in changes.new:
+        for pid in sorted(changes.new):
             self._known.setdefault(pid, Known(pid))
         self._passes += 1
         before, self._read_at = self._read_at, self._now()

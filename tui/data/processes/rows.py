@@ -54,42 +54,55 @@ class Owners:
 
     def find(self, processes: Iterable[MachineProcess], jobs: Iterable[JobRow], boot: str) -> dict[Key, OwnerJob]:
         """The innermost job of each process that has one."""
-        roots: dict[int, tuple[int | None, OwnerJob]] = {}
-        for row in jobs:
-            job = row.job
-            if job.status.ended or job.shim is None or job.shim.boot != boot:
-                continue
-            owner = OwnerJob(job.id, job.name)
-            roots[job.shim.pid] = job.shim.start, owner
-            if job.kind == CONTAINER and job.pid is not None:  # an engine starts its processes, not the shim
-                roots.setdefault(job.pid, (None, owner))
-        live = {owner.id for _, owner in roots.values()}
+        roots = roots_of(jobs, boot)
+        live = {root.owner.id for root in roots.values()}
         before, self.by_key = self.by_key, {}
         if not roots:
             return self.by_key
         known = {process.pid: process for process in processes}
-        found: dict[int, OwnerJob | None] = {0: None}
+        found: dict[int, OwnerJob | None] = {}
         for pid in known:
-            line = []
-            above = pid
-            while above not in found and above in known:
+            line, above, owner = [], pid, None
+            while above in known and above not in found:
                 found[above] = None  # a ring ends here: a pid can be reused between two readings
                 line.append(above)
-                start, owner = roots.get(above, (None, None))
-                if owner is not None and start in (None, known[above].start):
-                    found[above] = owner
+                root = roots.get(above)
+                if root is not None and root.start in (None, known[above].start):
+                    owner = root.owner
                     break
                 above = known[above].parent
-            # A shim that is not visible (hidepid) has children that name it.
-            owner = found.get(above) if above in known else roots.get(above, (None, None))[1]
+            else:
+                # A shim that is not visible (hidepid) has children that name it.
+                hidden = roots.get(above) if above not in known else None
+                owner = hidden.owner if hidden is not None else found.get(above)
             for below in reversed(line):
-                if found[below] is None:
-                    earlier = before.get(known[below].key) if owner is None else None
-                    found[below] = owner if earlier is None or earlier.id not in live else earlier
-                owner = found[below]
+                earlier = before.get(known[below].key) if owner is None else None
+                if earlier is not None and earlier.id in live:
+                    owner = earlier
+                found[below] = owner
                 if owner is not None:
                     self.by_key[known[below].key] = owner
         return self.by_key
+
+
+class Root(NamedTuple):
+    """A process above all others of a job; without a start, the pid alone identifies it."""
+
+    start: int | None
+    owner: OwnerJob
+
+
+def roots_of(jobs: Iterable[JobRow], boot: str) -> dict[int, Root]:
+    """The roots of the jobs that run on this machine, by pid."""
+    roots: dict[int, Root] = {}
+    for row in jobs:
+        job = row.job
+        if not job.status.ended and job.shim is not None and job.shim.boot == boot:
+            owner = OwnerJob(job.id, job.name)
+            roots[job.shim.pid] = Root(job.shim.start, owner)
+            if job.kind == CONTAINER and job.pid is not None:  # an engine starts its processes, not the shim
+                roots.setdefault(job.pid, Root(None, owner))
+    return roots
 
 
 class ProcessRows:
@@ -150,8 +163,8 @@ def matching(
 def sorted_processes(
     processes: Iterable[MachineProcess], sort: Sort, owners: Mapping[Key, OwnerJob]
 ) -> list[MachineProcess]:
-    """The processes in order; sorted by job, those that belong to none come last."""
-    found = sorted(processes, key=lambda process: process.pid)
+    """The processes in order, equal ones as they came; sorted by job, those that belong to none come last."""
+    found = list(processes)
     if sort.key == JOB_SORT:
         owned = [process for process in found if process.key in owners]
         owned.sort(key=lambda process: owners[process.key], reverse=sort.descending)

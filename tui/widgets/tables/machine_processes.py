@@ -36,7 +36,8 @@ class JobName:
         room = width - SHORT_ID - 1
         if room < LEAST_NAME:
             return (Span(fitted(self.job.name, width), Tone.BLUE),)
-        return (Span(fitted(self.job.name, room), Tone.BLUE), Span(f" {fitted(self.job.id[:SHORT_ID], SHORT_ID)}", Tone.FAINT))
+        short_id = fitted(self.job.id[:SHORT_ID], SHORT_ID)
+        return (Span(fitted(self.job.name, room), Tone.BLUE), Span(f" {short_id}", Tone.FAINT))
 
 
 @record
