@@ -32,11 +32,11 @@ from jobtop.tui.data.rows import order_as_shown
 from jobtop.tui.page import Page
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Span, fitted, safe_text
+from jobtop.tui.widgets.commands import short_command
 from jobtop.tui.widgets.line_field import LineField
 from jobtop.tui.widgets.prose import BLANK, Paragraph
 from jobtop.tui.widgets.table import Table
 from jobtop.tui.widgets.tables.machine_processes import machine_process_columns
-from jobtop.tui.widgets.tables.processes import short_command
 from jobtop.tui.workers import in_daemon, start_work
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from heapq import nlargest
 from typing import NamedTuple
 
 from jobtop.core.measure.live.machine_processes import MachineProcess, ProcessMoment
@@ -217,3 +218,11 @@ def split_cpu(processes: Iterable[MachineProcess], owners: Mapping[Key, OwnerJob
             else:
                 of_others += process.cpu_percent
     return of_jobs, of_others
+
+
+def heaviest_others(
+    processes: Iterable[MachineProcess], owners: Mapping[Key, OwnerJob], most: int
+) -> list[MachineProcess]:
+    """The processes of no job that use the most CPU; of those that use equally little, the ones with most memory."""
+    others = (process for process in processes if process.key not in owners)
+    return nlargest(most, others, key=lambda each: (round(each.cpu_percent or 0.0), each.memory_bytes or 0))

@@ -9,8 +9,9 @@ from jobtop.tui.data.processes.rows import OwnerJob, ShownProcess
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Align, Cell, Pieces, Span, Words, fitted, short_bytes, short_duration
 from jobtop.tui.widgets.columns import Column
+from jobtop.tui.widgets.commands import LONGEST_COMMAND, short_command
 from jobtop.tui.widgets.job_columns import ABSENT, NOTHING, SHOWN_PERCENT
-from jobtop.tui.widgets.tables.processes import DEEPEST, LONGEST_COMMAND, short_command
+from jobtop.tui.widgets.tables.processes import DEEPEST
 
 SHORT_ID = 8
 LEAST_NAME = 10  # cells that a name needs beside its id
@@ -102,6 +103,5 @@ def command(shown: ShownProcess) -> Cell:
     """The command after its place in the tree; faint for kernel threads and for ancestors of what matches."""
     indent = "  " * min(shown.depth - 1, DEEPEST) + "└ " if shown.depth else ""
     is_faint = shown.process.is_kernel or not shown.is_match
-    words = shown.process.command[:LONGEST_COMMAND]
-    words = words if words.startswith("[") else short_command(words)  # `[ksoftirqd/0]` is a name
+    words = short_command(shown.process.command[:LONGEST_COMMAND])
     return Pieces([Span(indent, Tone.FAINT), Span(words, Tone.GREY if is_faint else Tone.TEXT)])
