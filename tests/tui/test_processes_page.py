@@ -16,8 +16,9 @@ from jobtop.core.procfs import start_ticks
 from jobtop.core.record import replace
 from jobtop.tui.app import Options
 from jobtop.tui.dialogs.confirm import Confirm
+from jobtop.tui.screens.dashboard import OTHERS_SECONDS
 from jobtop.tui.screens.job.screen import JobScreen
-from jobtop.tui.screens.processes import Processes
+from jobtop.tui.screens.processes import READ_SECONDS, Processes
 from records import kept_jobs, running_job
 from support import wait_for
 from visiting import Visitor, visit
@@ -250,3 +251,46 @@ def test_the_page_of_a_real_machine_lists_this_process(home: Path) -> None:
         await visitor.until(lambda: os.getpid() in pids(visitor))
 
     visit(home, scene, WIDE)
+
+
+def test_the_dashboard_names_the_heaviest_processes_that_belong_to_no_job(home: Path) -> None:
+    kept_train(home)
+    source = StillProcesses(*ALL, still_process(30, "idle", cpu_percent=0.0, memory_bytes=9 << 30))
+
+    async def scene(visitor: Visitor) -> None:
+        screen = await visitor.shows("╭─ Not in jobs  CPU 90%", "8 lists all", "backup --all", "9.0G")
+        assert "python train.py" not in screen
+        assert screen.index("backup") < screen.index("9.0G")
+        assert visitor.console.process_feed.interval_seconds == OTHERS_SECONDS
+        await visitor.press("8")
+        await visitor.shows("4 processes")
+        assert visitor.console.process_feed.interval_seconds == READ_SECONDS
+
+    visit(home, scene, WIDE, options(source))
+
+
+def test_the_dashboard_reads_no_processes_where_it_has_no_room_for_them(home: Path) -> None:
+    kept_train(home)
+    source = StillProcesses(*ALL)
+
+    async def scene(visitor: Visitor) -> None:
+        await visitor.shows("train", "CPU%")
+        await visitor.until(lambda: visitor.console.pages["dashboard"].is_painted)  # type: ignore[attr-defined]
+        assert source.readings == 0
+        await visitor.pilot.resize_terminal(*WIDE)
+        await visitor.shows("Not in jobs", "backup")
+
+    visit(home, scene, NARROW, options(source))
+
+
+def test_the_first_reading_that_has_no_percentages_is_not_shown(home: Path) -> None:
+    source = StillProcesses(*(process._replace(cpu_percent=None) for process in ALL))
+
+    async def scene(visitor: Visitor) -> None:
+        await visitor.press("8")
+        await visitor.until(lambda: source.readings > 0)
+        await visitor.shows("Reading the processes")
+        source.processes = ALL
+        await visitor.shows("3 processes")
+
+    visit(home, scene, WIDE, options(source))

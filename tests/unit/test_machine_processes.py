@@ -83,7 +83,8 @@ def test_a_reused_pid_is_another_process(machine: Machine) -> None:
     machine.read()
     machine.proc.put(7, 1, start=round(machine.now / TICK_SECONDS) + 50, cpu=0.1, name="new")
     process = machine.read()[7]
-    assert (process.name, process.cpu_percent) == ("new", pytest.approx(10.0))
+    assert process.name == "new"
+    assert process.cpu_percent == pytest.approx(10.0)
 
 
 def test_the_command_after_an_exec_is_the_new_one(machine: Machine) -> None:

@@ -27,6 +27,7 @@ from jobtop.tui.data.incidents import Incidents, is_unused
 from jobtop.tui.data.last_minute import columns_of
 from jobtop.tui.data.rows import ListRows, order_as_shown
 from jobtop.tui.data.view import JobRow, MachineMoment, MachineView, View
+from jobtop.tui.keymap import keys_of_action, shown_key
 from jobtop.tui.palette import Tone
 from jobtop.tui.screens.job_actions import JobActions
 from jobtop.tui.widgets.alerts_panel import AlertsPanel
@@ -189,6 +190,8 @@ class Dashboard(JobActions):
         if any(process.cpu_percent is not None for process in moment.processes):
             heaviest = heaviest_others(moment.processes, owners, MOST_OTHERS)
             percent = split_cpu(moment.processes, owners)[1]
+            key = shown_key(next(iter(keys_of_action(self, "go.processes")), "8"), self.console.options.is_ascii)
+            self.query_one(OtherProcesses).set_subtitle([Span(f"{key} lists all", Tone.GREY)])
             self.query_one(OtherProcesses).view = OtherView(tuple(heaviest), percent)
 
     async def on_other_processes_opened(self) -> None:

@@ -17,9 +17,9 @@ from jobtop.tui.widgets.painting import FRAME, Inks, Painted
 if TYPE_CHECKING:
     from jobtop.core.measure.live.machine_processes import MachineProcess
 
-USER_CELLS, CPU_CELLS, MEMORY_CELLS = 8, 5, 6
+MOST_USER_CELLS, CPU_CELLS, MEMORY_CELLS = 8, 5, 6
 SHOWN_PERCENT = 0.5
-HEADER = "USER".ljust(USER_CELLS) + "CPU%".rjust(CPU_CELLS) + "MEM".rjust(MEMORY_CELLS) + "  COMMAND"
+NUMBERS = "CPU%".rjust(CPU_CELLS) + "MEM".rjust(MEMORY_CELLS) + "  COMMAND"
 NOTHING = "No other processes"
 
 
@@ -51,23 +51,25 @@ class OtherProcesses(Painted):
         self.set_title([Span("Not in jobs"), Span(words, Tone.GREY)])
         if cpu is None:
             return []
-        lines = [[Span(fitted(f" {HEADER}", width), Tone.GREY, True)]]
-        lines += [process_line(process, width) for process in self.view.processes[: max(0, height - 1)]]
-        if not self.view.processes:
+        shown = self.view.processes[: max(0, height - 1)]
+        user_cells = min(MOST_USER_CELLS, max([4, *(len(process.user) for process in shown)]))
+        lines = [[Span(fitted(f" {'USER'.ljust(user_cells)}{NUMBERS}", width), Tone.GREY, True)]]
+        lines += [process_line(process, user_cells, width) for process in shown]
+        if not shown:
             lines.append([Span(fitted(f" {NOTHING}", width), Tone.GREY)])
         return [inks.strip(line, width) for line in lines]
 
 
-def process_line(process: MachineProcess, width: int) -> list[Span]:
-    """`eve        98  1.2G  backup --all`, in exactly this width."""
+def process_line(process: MachineProcess, user_cells: int, width: int) -> list[Span]:
+    """`eve   98  1.2G  backup --all`, in exactly this width."""
     percent = process.cpu_percent
     is_busy = percent is not None and percent >= SHOWN_PERCENT
     cpu = Span("–" if percent is None else f"{percent:.0f}", Tone.BLUE if is_busy else Tone.GREY, is_busy)
-    fixed = 1 + USER_CELLS + CPU_CELLS + MEMORY_CELLS + 2
+    fixed = 1 + user_cells + CPU_CELLS + MEMORY_CELLS + 2
     name = short_command(process.command[:LONGEST_COMMAND])
     return [
         Span(" "),
-        Span(fitted(process.user, USER_CELLS), Tone.GREY),
+        Span(fitted(process.user, user_cells), Tone.GREY),
         cpu._replace(text=fitted(cpu.text, CPU_CELLS, Align.RIGHT)),
         Span(fitted(short_bytes(process.memory_bytes), MEMORY_CELLS, Align.RIGHT)),
         Span(f"  {fitted(name, max(0, width - fixed))}", Tone.GREY if process.is_kernel else Tone.TEXT),
