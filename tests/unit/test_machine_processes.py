@@ -40,6 +40,12 @@ def test_cpu_is_that_since_the_reading_before(machine: Machine) -> None:
     assert machine.read()[7].cpu_percent == 0.0
 
 
+def test_a_process_that_never_runs_uses_nothing_from_the_second_reading_on(machine: Machine) -> None:
+    machine.proc.put(7, 1, cpu=90.0)
+    machine.read()
+    assert machine.read()[7].cpu_percent == 0.0
+
+
 def test_a_new_process_counts_from_its_start(machine: Machine) -> None:
     machine.proc.put(7, 1)
     machine.read()

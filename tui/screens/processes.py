@@ -36,7 +36,7 @@ from jobtop.tui.widgets.commands import short_command
 from jobtop.tui.widgets.line_field import LineField
 from jobtop.tui.widgets.prose import BLANK, Paragraph
 from jobtop.tui.widgets.table import Table
-from jobtop.tui.widgets.tables.machine_processes import machine_process_columns
+from jobtop.tui.widgets.tables.machine_processes import Widths, machine_process_columns
 from jobtop.tui.workers import in_daemon, start_work
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class Processes(Page):
         self.is_tree = False
         self.rows: ProcessRows | None = None
         self._owners = Owners()
+        self._widths = Widths()
         self._offered: tuple[bool, bool] | None = None
 
     def panes(self) -> ComposeResult:
@@ -105,6 +106,10 @@ class Processes(Page):
         if table.is_holding and self.rows is not None:
             ordered = order_as_shown(ordered, lambda each: each.key, [each.key for _, each in self.rows.order])
         order = as_tree(ordered) if self.is_tree else [(0, process) for process in ordered]
+        widths = self._widths.including({process.user for process in every}, owners.values())
+        if widths != self._widths:
+            self._widths = widths
+            table.columns = machine_process_columns(widths)
         self.rows = ProcessRows(moment, order, owners, unmatched)
         table.empty = NONE_MATCH if self.words else WAITING
         table.source = self.rows

@@ -121,7 +121,7 @@ class MachineProcesses:
         """A process now, or None if it is gone; one that has not run is read rarely, and then not all at once."""
         last, is_due = known.process, (pid + self._passes) % IDLE_REREAD_PASSES == 0
         if last is not None and cpu_ns == known.cpu_ns and not is_due and not may_be_another:
-            if last.cpu_percent:
+            if last.cpu_percent != 0.0:
                 known.process = last = last._replace(cpu_percent=0.0)
             return last
         stat = self._read_stat(pid)
