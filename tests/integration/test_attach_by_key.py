@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from jobtop.core.paths import StatePaths
+from jobtop.tui.data.processes.feed import MachineSource
 from jobtop.tui.screens.processes import Processes
 from records import HERE
 from running import nothing_is_left
@@ -37,7 +38,7 @@ def test_a_process_becomes_a_job_and_the_page_says_which(jobtop: Jobtop, monkeyp
             )
 
         try:
-            visit(paths.root, scene, (160, 42), own_store(paths))
+            visit(paths.root, scene, (160, 42), own_store(paths, processes=MachineSource()))
             wait_for(lambda: '"status":"running"' in jobtop("history", "--json").stdout.replace(" ", ""))
         finally:
             sleeper.kill()

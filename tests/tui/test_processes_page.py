@@ -15,6 +15,7 @@ from jobtop.core.model import Identity
 from jobtop.core.procfs import start_ticks
 from jobtop.core.record import replace
 from jobtop.tui.app import Options
+from jobtop.tui.data.processes.feed import MachineSource
 from jobtop.tui.dialogs.confirm import Confirm
 from jobtop.tui.screens.dashboard import OTHERS_SECONDS
 from jobtop.tui.screens.job.screen import JobScreen
@@ -250,7 +251,7 @@ def test_the_page_of_a_real_machine_lists_this_process(home: Path) -> None:
         await visitor.press("8")
         await visitor.until(lambda: os.getpid() in pids(visitor))
 
-    visit(home, scene, WIDE)
+    visit(home, scene, WIDE, Options([], processes=MachineSource()))
 
 
 def test_the_dashboard_names_the_heaviest_processes_that_belong_to_no_job(home: Path) -> None:
