@@ -55,7 +55,7 @@ class JobName:
         if room < min(LEAST_NAME, len(self.job.name)):
             return (Span(fitted(self.job.name, width), Tone.BLUE),)
         name = fitted(self.job.name, min(room, cell_len(safe_text(self.job.name))))
-        return aligned([Span(name, Tone.BLUE), Span(f" {self.job.id[:SHORT_ID]}", Tone.FAINT)], width)
+        return aligned([Span(name, Tone.BLUE), Span(f" {self.job.id[:SHORT_ID]}", Tone.GREY)], width)
 
 
 @record
