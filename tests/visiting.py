@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from still_processes import StillProcesses
 from textual.pilot import Pilot
 
 from jobtop.core.paths import StatePaths
@@ -61,7 +62,9 @@ def visit(
     """Open a console on the store of a state directory, and run the scene with its visitor."""
     paths = StatePaths(root, HERE)
     chosen = options or Options([])
-    console = Console(replace(chosen, stores=chosen.stores or [paths.store], refresh_seconds=0.2))
+    processes = chosen.processes or StillProcesses()  # to read those of a busy machine takes time
+    stores = chosen.stores or [paths.store]
+    console = Console(replace(chosen, stores=stores, refresh_seconds=0.2, processes=processes))
 
     async def perform() -> None:
         async with console.run_test(size=size) as pilot:

@@ -112,10 +112,16 @@ async def wait_until_stable(console: Console, pilot: Pilot[int], screen: str, lo
             field.cursor_blink = False
         rows = screen_rows(console)
         is_there = type(console.screen).__name__ == screen and console.view is not None
-        is_busy = any(not work.is_finished for work in console.workers)
+        is_busy = any(not work.is_finished for work in console.workers) or is_reading_processes(console)
         quiet = quiet + 1 if is_there and not is_busy and (rows == before or not looks) else -1
         before = rows
     return before
+
+
+def is_reading_processes(console: Console) -> bool:
+    """Whether the page shows processes, and none were read yet."""
+    feed = console.__dict__.get("process_feed")
+    return feed is not None and feed.is_running and feed.now is None
 
 
 def screen_rows(console: Console) -> list[Strip]:

@@ -15,6 +15,7 @@ TYPING, HOST, STRIP, MUTE = "typing", "host", "strip", "mute"
 CONTAINERS, CONTAINER, CONTAINER_LIST = "containers", "container", "container_list"
 LINE, LINES = "line", "lines"
 WORKFLOWS, WORKFLOW, GRAPH = "workflows", "workflow", "graph"
+PROCESSES = "processes"
 
 
 @record
@@ -38,6 +39,7 @@ ACTIONS = (
     Action("go.containers", "4", "Containers", "Containers on this machine", APP, "go('containers')"),
     Action("go.alerts", "5", "Alerts", "Alerts, failed jobs, and the rules", APP, "go('alerts')"),
     Action("go.settings", "6", "Settings", "Settings, keys, and what works on this machine", APP, "go('settings')"),
+    Action("go.processes", "8", "Procs", "All processes of this machine, and their jobs", APP, "go('processes')"),
     Action("go.workflows", "9", "Workflows", "Workflows, and how far their runs are", APP, "go('workflows')"),
     Action("app.help", "question_mark", "Help", "Show the keys that work here", APP, "help", in_footer=True),
     Action("app.run", "n", "Run", "Run a new job", APP, "run_form", in_footer=True, changes_jobs=True),
@@ -255,6 +257,22 @@ ACTIONS = (
     Action(
         "alerts.longer", "right_square_bracket", "Longer", "History of a longer time, up to 30 days", ALERTS, "longer"
     ),
+    Action("processes.filter", "slash", "Filter", "Show matching processes: python alice", PROCESSES, "filter", True),
+    Action("processes.clear", "escape", "Clear filter", "Show all processes again", PROCESSES, "clear_filter", True),
+    Action("processes.tree", "T", "Tree", "Show processes below their parents, or as a list", PROCESSES, "tree", True),
+    Action(
+        "processes.attach",
+        "a",
+        "Attach",
+        "Record the process and those below it as a job",
+        PROCESSES,
+        "attach",
+        True,
+        True,
+    ),
+    Action("processes.stop", "x", "Stop", "Send SIGTERM to the process (asks)", PROCESSES, "stop", True, True),
+    Action("processes.kill", "X", "Kill", "Send SIGKILL to the process (asks)", PROCESSES, "kill", changes_jobs=True),
+    Action("processes.copy", "y", "Copy pid", "Copy the pid", PROCESSES, "copy_id"),
     Action(
         "workflows.cancel",
         "x",

@@ -44,10 +44,12 @@ if TYPE_CHECKING:
 
     from jobtop.core.alerts.model import Rule
     from jobtop.core.analysis.cost import Prices
+    from jobtop.core.measure.live.machine_processes import ProcessMoment
     from jobtop.store.incidents import Incident
     from jobtop.tui.data.containers.feed import ContainerFeed, Key
     from jobtop.tui.data.containers.source import ContainerSource
     from jobtop.tui.data.incidents import Incidents
+    from jobtop.tui.data.processes.feed import ProcessFeed, ProcessSource
     from jobtop.tui.data.workflow_reading import RunReading, RunView
 
 # Imported when first opened: the dashboard does not wait for the other screens.
@@ -58,6 +60,7 @@ PAGES = {
     "containers": "jobtop.tui.screens.container.page:Containers",
     "alerts": "jobtop.tui.screens.alerts:Alerts",
     "settings": "jobtop.tui.screens.settings:SettingsPage",
+    "processes": "jobtop.tui.screens.processes:Processes",
     "workflows": "jobtop.tui.screens.workflow.page:Workflows",
 }
 
@@ -83,6 +86,7 @@ class Options:
     when_done: str = "stay"  # whether to close when the attended job or run ends: auto, stay or leave
     notices: Sequence[str] = ()
     containers: ContainerSource | None = None  # None: the engines of this machine
+    processes: ProcessSource | None = None  # None: the processes of this machine
 
 
 END_POLL_SECONDS, RUN_POLL_SECONDS = 0.1, 0.5
@@ -98,6 +102,14 @@ class NewView(Message):
     def __init__(self, view: View) -> None:
         super().__init__()
         self.view = view
+
+
+class NewProcesses(Message):
+    """The processes of the machine were read again."""
+
+    def __init__(self, moment: ProcessMoment) -> None:
+        super().__init__()
+        self.moment = moment
 
 
 class Console(App[int]):
@@ -186,6 +198,8 @@ class Console(App[int]):
         self.reader.close()
         if "container_feed" in self.__dict__:
             self.container_feed.stop()
+        if "process_feed" in self.__dict__:
+            self.process_feed.close()
 
     def on_new_view(self, message: NewView) -> None:
         self.view = message.view
@@ -194,6 +208,20 @@ class Console(App[int]):
             page.show(message.view)
         if (row := self.attended_row) is not None and row.job.status.ended and isinstance(page, Page):
             page.say_ended(row.job)
+
+    def on_new_processes(self, message: NewProcesses) -> None:
+        page = self.visible_page
+        if self.process_feed.is_running and isinstance(page, Page) and page.query(TopLine):
+            self.process_feed.now = message.moment
+            if not self.is_frozen:
+                page.show_processes(message.moment)
+
+    def pace_processes(self) -> None:
+        """Read processes as often as the visible page shows them; not at all if it shows none."""
+        page = self.visible_page
+        seconds = page.process_seconds if isinstance(page, Page) and self.is_running else None
+        if seconds is not None or "process_feed" in self.__dict__:
+            self.process_feed.read_every(seconds)
 
     @property
     def visible_page(self) -> Screen[Any] | None:
@@ -209,6 +237,15 @@ class Console(App[int]):
             source = import_object("jobtop.tui.data.containers.source:EngineSource")(os.environ)
         found: ContainerFeed = feed(source, max(1.0, self.options.refresh_seconds))
         return found
+
+    @cached_property
+    def process_feed(self) -> ProcessFeed:
+        """Reads the processes of the machine, only while they are shown."""
+        feed = import_object("jobtop.tui.data.processes.feed:ProcessFeed")
+        source = self.options.processes or import_object("jobtop.tui.data.processes.feed:MachineSource")()
+        secret = self.options.config.texts("run.redact") if self.options.config is not None else ()
+        made: ProcessFeed = feed(source, lambda moment: self.post_message(NewProcesses(moment)), secret)
+        return made
 
     @cached_property
     def prices(self) -> Prices:

@@ -29,6 +29,7 @@ from jobtop.tui.widgets.painting import ASCII_CLASS, Inks, Painted
 from jobtop.tui.widgets.problem_line import ProblemLine
 
 if TYPE_CHECKING:
+    from jobtop.core.measure.live.machine_processes import ProcessMoment
     from jobtop.tui.app import Console
     from jobtop.tui.chart.window import TimeWindow
 
@@ -43,6 +44,7 @@ LAST_KEYS = (
     "line.leave",
     "jobs.clear",
     "containers.clear",
+    "processes.clear",
     "job.live",
     "app.back",
     "app.quit",
@@ -246,6 +248,20 @@ class Page(Screen[None]):
             self.query_one(TopLine).incidents = incidents
             self.show_incidents(incidents)
             self.console.announce(incidents)
+
+    @property
+    def process_seconds(self) -> float | None:
+        """The time between two readings of the machine's processes; None: this page does not show them."""
+        return None
+
+    def show_processes(self, moment: ProcessMoment) -> None:
+        """Show the processes of the machine; called only if this page asks for them."""
+
+    def on_screen_resume(self) -> None:
+        self.console.pace_processes()
+
+    def on_screen_suspend(self) -> None:
+        self.console.pace_processes()
 
     def show_incidents(self, incidents: Incidents) -> None:
         """Show a new list of incidents; the top line already counts them."""

@@ -38,7 +38,7 @@ def meet(pid: int) -> Process:
     if (why := refusal(pid, fields, status)) is not None:
         raise UsageError(why)
     try:
-        user = _user_name(os.stat(f"/proc/{pid}").st_uid)
+        user = user_name(os.stat(f"/proc/{pid}").st_uid)
         cwd, cpus = os.readlink(f"/proc/{pid}/cwd"), float(len(os.sched_getaffinity(pid)))
     except PermissionError:
         able = user if user == "root" else f"{user}, or as root"
@@ -80,7 +80,8 @@ def refusal(pid: int, fields: list[str], status: str) -> str | None:
     return None
 
 
-def _user_name(number: int) -> str:
+def user_name(number: int) -> str:
+    """The name of a user, or the number if this machine has no name for it."""
     import pwd
 
     try:

@@ -388,7 +388,7 @@ def test_the_machine_s_minute_has_no_gap_after_a_visit_to_another_page(home: Pat
         drawn = [remembered()[0] + moment for moment in chart.view.series[0].times]
         assert {round(at, 3) for at in meanwhile} <= {round(at, 3) for at in drawn}
 
-    visit(home, scene)
+    visit(home, scene, (160, 52))
 
 
 @pytest.mark.parametrize("size", [(240, 60), (160, 42), (110, 30), (80, 24), (60, 15)], ids=str)

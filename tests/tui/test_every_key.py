@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 from raised import RULES, raise_alert
 from still_containers import StillContainers, still_row
+from still_processes import StillProcesses, still_process
 from textual import events
 from textual.keys import key_to_character
 from textual.screen import Screen
@@ -53,6 +54,7 @@ from jobtop.tui.screens.help import HelpScreen
 from jobtop.tui.screens.history import History
 from jobtop.tui.screens.host import HostScreen
 from jobtop.tui.screens.job.screen import JobScreen
+from jobtop.tui.screens.processes import Processes
 from jobtop.tui.screens.settings import SettingsPage
 from jobtop.tui.screens.workflow.page import Workflows as WorkflowsPage
 from jobtop.tui.screens.workflow.screen import WorkflowScreen
@@ -66,7 +68,7 @@ from jobtop.tui.widgets.output_view import OutputView, SearchLine
 from jobtop.tui.widgets.prose import Prose
 from jobtop.tui.widgets.table import Table
 from jobtop.tui.widgets.tables.processes import ProcessTree
-from records import HERE, kept_jobs, made_job, running_job, this_process
+from records import HERE, NO_PROCESS, kept_jobs, made_job, running_job, this_process
 from running import nothing_is_left
 from sampled import kept_sampled, steady
 from support import Jobtop, wait_for
@@ -83,6 +85,7 @@ ELSEWHERE = (
     ("containers", "container", "container_list", "line", "lines"),
     ("alerts", "mute"),
     ("workflows", "workflow", "graph"),
+    ("processes",),
 )
 NAMED = {place for places in ELSEWHERE for place in places}
 PLACES = (tuple(sorted({action.place for action in ACTIONS} - NAMED)), *ELSEWHERE)
@@ -509,6 +512,30 @@ def asks_for_container(title: str) -> Case:
     return Case(at_containers, visible, lambda before, after: title not in before and title in after)
 
 
+async def at_processes(visitor: Visitor) -> None:
+    """Open the processes, with the cursor on the first."""
+    await visitor.console.action_go("processes")
+    processes = page(visitor, Processes)
+    visitor.console.copy_to_clipboard("")
+    visitor.console.clear_notifications()
+    processes.query_one(LineField).clear()
+    await until(lambda: processes.rows is not None and not processes.words)
+    processes.table.focus()
+    await settled(visitor)
+
+
+async def filtered_processes(visitor: Visitor) -> None:
+    await at_processes(visitor)
+    processes = page(visitor, Processes)
+    processes.query_one(LineField).edit("work")
+    await until(lambda: processes.words == ("work",))
+    processes.table.focus()
+
+
+def asks_for_process(title: str) -> Case:
+    return Case(at_processes, visible, lambda before, after: title not in before and title in after)
+
+
 async def at_settings(visitor: Visitor) -> None:
     await visitor.console.action_go("settings")
     page = visitor.console.screen
@@ -605,6 +632,7 @@ def field_value(visitor: Visitor) -> str:
 CASES: dict[str, Case] = {
     "go.dashboard": goes("dashboard", "history"),
     **{f"go.{name}": goes(name, "dashboard") for name in ("history", "compare", "containers", "alerts", "settings")},
+    "go.processes": goes("processes", "dashboard"),
     "go.workflows": Case(at_dashboard, kind_of_screen, comes_to(WorkflowsPage)),
     "app.help": Case(at_dashboard, kind_of_screen, comes_to(HelpScreen)),
     "app.run": Case(at_dashboard, kind_of_screen, comes_to(RunForm)),
@@ -718,6 +746,15 @@ CASES: dict[str, Case] = {
     "alerts.edit": Case(at_rules, kind_of_screen, comes_to(RuleForm)),
     "alerts.shorter": Case(at_alerts, lambda visitor: page(visitor, Alerts).window, less),
     "alerts.longer": Case(at_alerts, lambda visitor: page(visitor, Alerts).window, more),
+    "processes.filter": Case(at_processes, lambda visitor: isinstance(focused(visitor), Line), more),
+    "processes.clear": Case(
+        filtered_processes, lambda visitor: page(visitor, Processes).words, lambda before, after: before > after
+    ),
+    "processes.tree": Case(at_processes, lambda visitor: page(visitor, Processes).is_tree, differs),
+    "processes.attach": Case(at_processes, lambda visitor: len(visitor.console._notifications), more),
+    "processes.stop": asks_for_process("Stop this process?"),
+    "processes.kill": asks_for_process("Kill this process?"),
+    "processes.copy": Case(at_processes, lambda visitor: visitor.console.clipboard, differs),
     "workflows.cancel": Case(at_run(2), kind_of_screen, comes_to(Confirm)),
     "workflows.retry": Case(at_run(1), lambda visitor: len(visitor.console._notifications), more),
     "workflow.earlier": Case(at_run(2), shown_run, lambda before, after: (before, after) == (2, 1)),
@@ -804,7 +841,9 @@ def options(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opti
     lines = "".join(f"line {number:03}\n" for number in range(600))
     (directory / "stdout.log").write_text(lines + "x" * 500)
     config = load((), os.environ, tmp_path, root=tmp_path)
-    return Options([paths.store], own=paths, config=config, containers=StillContainers(still_row("web")))
+    processes = StillProcesses(still_process(NO_PROCESS, uid=os.geteuid()))
+    containers = StillContainers(still_row("web"))
+    return Options([paths.store], own=paths, config=config, containers=containers, processes=processes)
 
 
 def test_every_action_is_expected_to_do_something() -> None:

@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 import pytest
 from still_containers import DOCKER, StillContainers, still_row
+from still_processes import StillProcesses, still_process
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
@@ -47,7 +48,7 @@ from jobtop.tui.widgets.filter_line import Field
 from records import made_job, running_job
 from sampled import steady
 from tools.scenes import SCENES, Scene, compared, config, container, job, keys, workflow
-from tools.screenshots import MOMENT, fixed_time_and_place, screen_rows
+from tools.screenshots import MOMENT, fixed_time_and_place, is_reading_processes, screen_rows
 
 FOLDER = Path(__file__).parent / "snapshots"
 UPDATE = "JOBTOP_UPDATE_SNAPSHOTS"
@@ -65,6 +66,7 @@ ELSEWHERE = {
     "Containers",
     "Alerts",
     "SettingsPage",
+    "Processes",
     "Workflows",
 }  # pages that show nothing of the dashboard
 
@@ -133,8 +135,14 @@ def nothing(root: Path) -> Iterator[Options]:
     """A store without jobs."""
     paths = StatePaths(root, HOST)
     open_to_write(paths).close()
-    nowhere = StillContainers(engines=())
-    yield Options([paths.store], paths, machine=idle(), config=replace(config(), alerts=()), containers=nowhere)
+    yield Options(
+        [paths.store],
+        paths,
+        machine=idle(),
+        config=replace(config(), alerts=()),
+        containers=StillContainers(engines=()),
+        processes=StillProcesses(),
+    )
 
 
 @contextmanager
@@ -161,8 +169,23 @@ def evil(root: Path) -> Iterator[Options]:
     findings = {texts[0]: [Finding(text, State.FAILS, text, text) for text in texts]}
     with patch("jobtop.tui.screens.settings.examine", return_value=findings):
         yield Options(
-            [paths.store], machine=idle(), config=replace(config(), alerts=rules), containers=evil_containers()
+            [paths.store],
+            machine=idle(),
+            config=replace(config(), alerts=rules),
+            containers=evil_containers(),
+            processes=evil_processes(),
         )
+
+
+def evil_processes() -> StillProcesses:
+    """Processes in which every text is hostile."""
+    texts = hostile_texts()[::47]
+    return StillProcesses(
+        *(
+            still_process(number, text, name=text, user=texts[-number], cpu_percent=float(99 - number))
+            for number, text in enumerate(texts, 1)
+        )
+    )
 
 
 def evil_containers() -> StillContainers:
@@ -318,4 +341,4 @@ async def rested(console: Console, pilot: Pilot[int], screen: str, looks: int = 
 
 
 def is_busy(console: Console) -> bool:
-    return any(not work.is_finished for work in console.workers)
+    return any(not work.is_finished for work in console.workers) or is_reading_processes(console)

@@ -300,6 +300,15 @@ def demo_console(options: Options) -> Iterator[Console]:
 def of_demo(made: Demo, options: Options) -> Options:
     """The options for a console that shows a demo."""
     from jobtop.tui.demo.containers import DemoContainers
+    from jobtop.tui.demo.processes import DemoProcessSource
 
     containers = DemoContainers({run.job.name: run.job.id for run in made.live})
-    return replace(options, stores=(made.paths.store,), own=made.paths, machine=made.machine, containers=containers)
+    processes = DemoProcessSource(lambda: [run.load for run in made.live])
+    return replace(
+        options,
+        stores=(made.paths.store,),
+        own=made.paths,
+        machine=made.machine,
+        containers=containers,
+        processes=processes,
+    )

@@ -28,6 +28,7 @@ from jobtop.tui.data.incidents import Incidents, is_unused
 from jobtop.tui.data.last_minute import columns_of
 from jobtop.tui.data.rows import ListRows, order_as_shown
 from jobtop.tui.data.view import JobRow, MachineMoment, MachineView, View
+from jobtop.tui.keymap import keys_of_action, shown_key
 from jobtop.tui.palette import Tone
 from jobtop.tui.screens.job_actions import JobActions
 from jobtop.tui.widgets.alerts_panel import AlertsPanel
@@ -37,11 +38,14 @@ from jobtop.tui.widgets.first_card import FirstCard
 from jobtop.tui.widgets.gpu_panel import GpuPanel, machine_cards
 from jobtop.tui.widgets.host_strip import GpuView, HostStrip, HostView
 from jobtop.tui.widgets.job_columns import SORTS, live_columns, with_alerts, with_names, with_wait
+from jobtop.tui.widgets.other_processes import OtherProcesses, OtherView
 from jobtop.tui.widgets.table import Table
 from jobtop.tui.workers import start_work
 
 if TYPE_CHECKING:
+    from jobtop.core.measure.live.machine_processes import ProcessMoment
     from jobtop.store.incidents import Incident
+    from jobtop.tui.data.processes.rows import Owners
     from jobtop.tui.data.row_filter import RowFilter
     from jobtop.tui.widgets.filter_line import FilterLine
 
@@ -51,6 +55,8 @@ WIDE, TALL, VERY_TALL = 110, 36, 50  # columns with side panels; rows with chart
 IDLE_REDRAW_SECONDS = 3.5  # between two drawings of the machine's last minute while no job runs
 NO_PREVIEW = ChartView(empty="No job selected")
 PREVIEW_NOTE = "preview · Enter opens"
+OTHERS_SECONDS = 3.0  # between two readings of the machine's processes
+MOST_OTHERS = 16
 LAST_MINUTE, WHOLE_RUN = TimeWindow(60.0), TimeWindow()
 
 
@@ -73,6 +79,10 @@ class Dashboard(JobActions):
         SmallChart { height: 11; }
         #gpus { height: auto; max-height: 40%; display: none; }
         &.-gpus #gpus { display: block; }
+        #others { height: 11; display: none; }
+        &.-others #others { display: block; }
+        &.-others #machine { display: none; }
+        &.-others.-very-tall #machine { display: block; }
         &.-very-tall SmallChart { height: 17; }
         &.-low SmallChart { display: none; }
         &.-narrow #side { display: none; }
@@ -91,6 +101,8 @@ class Dashboard(JobActions):
         self.past: tuple[MachineMoment, ...] = ()
         self.past_shown_at = 0.0
         self.version: int | None = None
+        self.is_painted = False  # whether a view was shown: other processes are read after that
+        self.owners: Owners | None = None
 
     def panes(self) -> ComposeResult:
         yield HostStrip(id="strip")
@@ -103,6 +115,7 @@ class Dashboard(JobActions):
             with Vertical(id="side"):
                 yield AlertsPanel(id="alerts")
                 yield GpuPanel(id="gpus")
+                yield OtherProcesses(id="others")
                 yield SmallChart(id="machine")
 
     @property
@@ -124,6 +137,7 @@ class Dashboard(JobActions):
         self.set_class(height < TALL, "-low")
         self.set_class(height >= VERY_TALL, "-very-tall")
         self.previewed = None
+        self.pace_processes()
         self.preview()
         self.show_past()
 
@@ -143,6 +157,9 @@ class Dashboard(JobActions):
 
     def show_rest(self, view: View, is_unchanged: bool) -> None:
         """Show everything except the jobs."""
+        if not self.is_painted:
+            self.is_painted = True
+            self.pace_processes()
         self.preview()
         if view.machine is not None:
             self.query_one(HostStrip).view = host_view(view.machine)
@@ -151,6 +168,36 @@ class Dashboard(JobActions):
             if is_new and (not is_unchanged or view.at - self.past_shown_at > IDLE_REDRAW_SECONDS):
                 self.past_shown_at = view.at
                 self.show_past()
+
+    @property
+    def process_seconds(self) -> float | None:
+        """Read processes slowly, and only if there is room for them; a machine that is not read has none."""
+        options = self.console.options
+        has_source = options.machine is None or options.processes is not None
+        has_room = not (self.has_class("-narrow") or self.has_class("-low") or self.has_class("-first"))
+        return OTHERS_SECONDS if has_source and has_room and self.is_painted else None
+
+    def pace_processes(self) -> None:
+        """Show other processes in place of the machine's chart, if they are read."""
+        self.set_class(self.process_seconds is not None, "-others")
+        self.console.pace_processes()
+
+    def show_processes(self, moment: ProcessMoment) -> None:
+        from jobtop.tui.data.processes.rows import Owners, heaviest_others, split_cpu
+
+        if self.owners is None:
+            self.owners = Owners()
+        view, boot = self.console.view, self.console.process_feed.source.boot
+        owners = self.owners.find(moment.processes, view.rows if view is not None else (), boot)
+        if any(process.cpu_percent is not None for process in moment.processes):
+            heaviest = heaviest_others(moment.processes, owners, MOST_OTHERS)
+            percent = split_cpu(moment.processes, owners)[1]
+            key = shown_key(next(iter(keys_of_action(self, "go.processes")), "8"), self.console.options.is_ascii)
+            self.query_one(OtherProcesses).set_subtitle([Span(f"{key} lists all", Tone.GREY)])
+            self.query_one(OtherProcesses).view = OtherView(tuple(heaviest), percent)
+
+    async def on_other_processes_opened(self) -> None:
+        await self.console.action_go("processes")
 
     def show_gpus(self, view: View) -> None:
         """Show the GPUs of the machine beside the jobs, if it has any."""
@@ -195,6 +242,7 @@ class Dashboard(JobActions):
         if self.has_class("-first") is not is_first:
             self.query_one(HostStrip).can_focus = False  # the table gets the focus, once it is there
             self.set_class(is_first, "-first")
+            self.pace_processes()
             self.update_keys()
             if not is_first:
                 self.call_after_refresh(self.focus_jobs)
@@ -221,7 +269,8 @@ class Dashboard(JobActions):
 
     def show_past(self) -> None:
         """Draw the last minute of the machine, if there is room for it."""
-        if not self.has_class("-narrow") and not self.has_class("-low"):
+        is_hidden = self.has_class("-others") and not self.has_class("-very-tall")
+        if not self.has_class("-narrow") and not self.has_class("-low") and not is_hidden:
             self.query_one("#machine", SmallChart).view = machine_chart(self.past)
 
     def show_incidents(self, incidents: Incidents) -> None:

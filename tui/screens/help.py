@@ -26,6 +26,7 @@ PLACES = {
     "jobs": "For the selected job, or the marked ones",
     "containers": "For the selected container, or the marked ones",
     "job": "On this screen",
+    "processes": "For the selected process",
     "workflows": "For the selected workflow",
     "workflow": "On this screen",
     "graph": "In the graph",

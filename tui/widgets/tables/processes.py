@@ -11,10 +11,10 @@ from jobtop.tui.data.rows import ListRows
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Align, Cell, Pieces, Span, Words, percent_words, short_bytes, short_duration
 from jobtop.tui.widgets.columns import Column, Sort
+from jobtop.tui.widgets.commands import LONGEST_COMMAND, short_command
 from jobtop.tui.widgets.table import Table
 
 DEEPEST = 12
-LONGEST_COMMAND = 1000
 TREE = "command"  # sorting by this column gives the tree
 STOPPED = {"T": "stopped", "t": "traced", "Z": "zombie", "D": "waits for a disk", "X": "dead"}
 
@@ -74,12 +74,6 @@ def command(shown: TreeRow) -> Cell:
     state = STOPPED.get(shown.row.state)
     state_words = [Span(f"({state}) ", Tone.YELLOW)] if state else []
     return Pieces([Span(indent, Tone.FAINT), *state_words, Span(short_command(shown.row.command[:LONGEST_COMMAND]))])
-
-
-def short_command(words: str) -> str:
-    """The command without the directory of the program."""
-    program, space, rest = words.partition(" ")
-    return program.rpartition("/")[2] + space + rest if not program.endswith("/") else words
 
 
 class ProcessTree(Table[TreeRow]):

@@ -1,0 +1,1 @@
+"""The processes of the machine: read while they are shown, with the jobs they belong to."""
