@@ -13,6 +13,7 @@ from jobtop.core.measure.collectors.proc import is_alive, send
 from jobtop.core.model import Job, Limits, Monitor, Queued, Status, StopRequest, Usage
 from jobtop.core.procfs import CALL_FOR_AGENT
 from jobtop.core.record import replace
+from jobtop.core.run.request import MOST
 from jobtop.core.run.scheduling import retry_seconds, will_be_retried
 from jobtop.core.run.supervisor import new_id
 from jobtop.core.state_files import make_state_dirs, remove_file
@@ -119,6 +120,19 @@ class Queue:
             if not self.waits(row) or row.status is wanted:
                 return row, ()
             return replace(row, status=wanted), (event("paused" if held else "resumed"),)
+
+        return self.waits(self.jobs.change(job_id, changed))
+
+    def change_priority(self, job_id: str, step: int) -> bool:
+        """Add to the priority of a queued job; False if it does not wait any more."""
+
+        def changed(row: Job) -> tuple[Job, tuple[Event, ...]]:
+            if not self.waits(row):
+                return row, ()
+            queued = row.queue or Queued()
+            priority = max(-MOST, min(MOST, queued.priority + step))
+            said = event("priority", priority=priority, reason=f"now {priority}")
+            return replace(row, queue=replace(queued, priority=priority)), (said,)
 
         return self.waits(self.jobs.change(job_id, changed))
 

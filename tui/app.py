@@ -38,6 +38,7 @@ from jobtop.tui.workers import start_work
 if TYPE_CHECKING:
     from jobtop.core.alerts.model import Rule
     from jobtop.core.analysis.cost import Prices
+    from jobtop.core.run.scheduling import Capacity
     from jobtop.store.incidents import Incident
     from jobtop.tui.data.containers.feed import ContainerFeed, Key
     from jobtop.tui.data.containers.source import ContainerSource
@@ -52,6 +53,7 @@ PAGES = {
     "containers": "jobtop.tui.screens.container.page:Containers",
     "alerts": "jobtop.tui.screens.alerts:Alerts",
     "settings": "jobtop.tui.screens.settings:SettingsPage",
+    "queue": "jobtop.tui.screens.queue:QueuePage",
     "workflows": "jobtop.tui.screens.workflow.page:Workflows",
 }
 
@@ -71,6 +73,7 @@ class Options:
     config: Config | None = None
     preferences: Path | None = None
     machine: MachineSource | None = None
+    capacity: Capacity | None = None  # what the queue can give out; None: what this machine has
     job_id: str | None = None  # opened first
     workflow_run: tuple[int, int] | None = None  # opened first: the numbers of a workflow and of its run
     is_attended: bool = False  # when the user quits, ask whether to stop the job

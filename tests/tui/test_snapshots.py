@@ -63,6 +63,7 @@ ELSEWHERE = {
     "Alerts",
     "SettingsPage",
     "Workflows",
+    "QueuePage",
 }  # pages that show nothing of the dashboard
 
 

@@ -137,11 +137,14 @@ def glyph(row: JobRow) -> Cell:
 
 
 def name(row: JobRow) -> Cell:
-    return NameCell(row.job.name, row.job.command, row.job.status.ended, row.wait_reason)
+    return NameCell(row.job.name, row.job.command, row.job.status.ended, row.wait_words)
 
 
 def state(row: JobRow) -> Cell:
+    """The status, of a queued job with its position."""
     _, tone = STATUS_GLYPHS[str(row.job.status)]
+    if row.queue_place is not None and row.job.status == "queued":
+        return Words(f"{'queued' if row.queue_place < 10 else 'wait'} #{row.queue_place}", tone)
     return Words("stale" if row.is_stale and not row.job.status.ended else str(row.job.status), tone)
 
 
