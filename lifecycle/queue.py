@@ -27,7 +27,7 @@ from jobtop.store.queue_rows import read_statuses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from jobtop.core.job_id import JobId
     from jobtop.core.model import Identity, JobSpec, RetryRule
@@ -53,10 +53,23 @@ class Queue:
         """Queue a job; its command and environment are written before its row."""
         self._keep_spec(spec)
         try:
-            waiting = replace(job, status=Status.QUEUED, queue=queued, recorder=None, settled=False)
-            return self.jobs.insert(waiting, event("submitted"))
+            return self.jobs.insert(waiting(job, queued), event("submitted"))
         except BaseException:
             remove_file(self.paths.spec(spec.id))
+            raise
+
+    def submit_all(self, ready: Sequence[tuple[Job, JobSpec, Queued]]) -> list[Job]:
+        """Queue all jobs, or none; the store is not locked while their commands and environments are written."""
+        kept: list[JobId] = []
+        try:
+            for _, spec, _ in ready:
+                kept.append(spec.id)
+                self._keep_spec(spec)
+            with self.jobs.database.writing():
+                return [self.jobs.insert(waiting(job, queued), event("submitted")) for job, _, queued in ready]
+        except BaseException:
+            for job_id in kept:
+                remove_file(self.paths.spec(job_id))
             raise
 
     def claim(self, job_id: str, me: Identity, gpus: Iterable[str] = ()) -> Job | None:
@@ -297,6 +310,11 @@ class Queue:
         except FileExistsError:
             return False
         return True
+
+
+def waiting(job: Job, queued: Queued) -> Job:
+    """The job as a queued one."""
+    return replace(job, status=Status.QUEUED, queue=queued, recorder=None, settled=False)
 
 
 def released(job: Job) -> Job:
