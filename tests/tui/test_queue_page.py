@@ -140,6 +140,8 @@ def test_lists_and_the_job_screen_say_the_position(home: Path) -> None:
     async def scene(visitor: Visitor) -> None:
         screen = await visitor.shows("#1 in the queue: waits for")
         assert "queued #1" in line_with(screen, "urgent")
+        await visitor.press("2")
+        await visitor.shows("History", "#2 in the queue: waits for")
         row = next(row for row in visitor.console.view.rows if row.job.name == "etl") if visitor.console.view else None
         assert row is not None
         await visitor.console.open_job(row.job.id)
