@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from jobtop.lifecycle.queue_listing import Medians, QueueEntry, QueueState, read
 from jobtop.store.database import Database
 from jobtop.store.jobs import Jobs, Query
 from jobtop.tui.data.queue_reasons import QUEUE_SINCE_VERSION
+from jobtop.tui.data.rows import ListRows
 
 if TYPE_CHECKING:
     from jobtop.core.run.scheduling import Capacity
@@ -74,15 +76,32 @@ def others_queue(jobs: Jobs) -> QueueState:
     )
 
 
-def shown_entries(states: dict[Path, QueueState], now: float) -> list[ShownEntry]:
-    """The rows of the table at a moment; those of other hosts come last."""
-    return [timed(ShownEntry(entry, store), now) for store, state in states.items() for entry in state.entries]
+def shown_entries(states: dict[Path, QueueState]) -> list[ShownEntry]:
+    """The rows of the table, store by store."""
+    return [ShownEntry(entry, store) for store, state in states.items() for entry in state.entries]
+
+
+class TimedRows(ListRows[ShownEntry]):
+    """The rows at a moment; only of visible rows it is computed how long their jobs wait."""
+
+    def __init__(self, rows: Sequence[ShownEntry]) -> None:
+        super().__init__(rows, lambda row: row.key)
+        self.now = 0.0
+
+    def window(self, start: int, stop: int) -> Sequence[ShownEntry]:
+        return [timed(row, self.now) for row in super().window(start, stop)]
 
 
 def timed(row: ShownEntry, now: float) -> ShownEntry:
     submitted, starts = row.job.submitted_at, row.entry.starts_at
     return replace(
         row,
-        waited=None if submitted is None else float(int(max(0.0, now - submitted))),
-        starts_in=None if starts is None else float(int(max(0.0, starts - now))),
+        waited=None if submitted is None else coarse(now - submitted),
+        starts_in=None if starts is None else coarse(starts - now),
     )
+
+
+def coarse(seconds: float) -> float:
+    """Whole seconds, above a minute tens of seconds, so that not every row is painted in every second."""
+    step = 1 if seconds < 60 else 10
+    return float(max(0, int(seconds) // step * step))

@@ -14,7 +14,7 @@ from jobtop.core.errors import JobtopError
 from jobtop.core.units import number_of
 from jobtop.lifecycle.queue_listing import GroupUse, QueueState
 from jobtop.tui.actions import APP, JOBS, QUEUE, bindings
-from jobtop.tui.data.queue_reading import QueueReading, ShownEntry, shown_entries
+from jobtop.tui.data.queue_reading import QueueReading, ShownEntry, TimedRows, shown_entries
 from jobtop.tui.data.rows import ListRows
 from jobtop.tui.data.view import JobRow, View
 from jobtop.tui.palette import Tone
@@ -26,8 +26,8 @@ from jobtop.tui.widgets.tables.queue import group_use_columns, queue_columns
 from jobtop.tui.workers import RepeatedWork, start_work
 
 READ_SECONDS = 1.0
-LATEST_SECONDS = 10.0  # reasons change with time too, such as "until 14:30"
-MOST_OF_TIME = 10  # a reading takes at most this part of the time
+LATEST_SECONDS = 30.0  # reasons change with time too, such as "until 14:30"
+SHARE = 40  # a reading takes at most this part of the time
 MOST_GROUPS = 6  # rows
 WITH_GROUPS = 20  # lines of the screen from which groups are listed
 EMPTY = "No queued jobs.\n\njobtop submit -- COMMAND   queues one"
@@ -60,9 +60,11 @@ class QueuePage(JobActions):
         self.states: dict[Path, QueueState] = {}
         self.problem: str | None = None
         self.rows: Sequence[ShownEntry] = ()
+        self._source = TimedRows(())
         self._sources: dict[Path, QueueReading] = {}
         self._version = -1
         self._group_rows = 0
+        self._next_start = float("inf")  # the next expected start: then the estimates are made again
         self._read_at, self._took = -float("inf"), 0.0
         self._readings = RepeatedWork(self, self._read, "queue")
 
@@ -84,8 +86,9 @@ class QueuePage(JobActions):
     def show(self, view: View) -> None:
         super().show(view)
         since = time.monotonic() - self._read_at
-        is_due = view.version != self._version and since >= max(READ_SECONDS, MOST_OF_TIME * self._took)
-        if is_due or since >= max(LATEST_SECONDS, MOST_OF_TIME * self._took):
+        has_changed = view.version != self._version or view.at > self._next_start
+        is_due = has_changed and since >= max(READ_SECONDS, SHARE * self._took)
+        if is_due or since >= max(LATEST_SECONDS, SHARE * self._took):
             self._version = view.version
             self._readings.request()
         self.show_queue()
@@ -103,6 +106,10 @@ class QueuePage(JobActions):
         self.problem = next((str(answer) for answer in answers if isinstance(answer, JobtopError)), None)
         found = zip(self._sources, answers, strict=True)
         self.states = {store: answer for store, answer in found if isinstance(answer, QueueState)}
+        self.rows = shown_entries(self.states)
+        self._source = TimedRows(self.rows)
+        starts = [row.entry.starts_at for row in self.rows if row.entry.starts_at is not None]
+        self._next_start = min((start for start in starts if start > time.time()), default=float("inf"))
         if self.query("#queue"):
             self.table.empty = self.problem or EMPTY
             self.show_queue()
@@ -110,8 +117,8 @@ class QueuePage(JobActions):
     def show_queue(self) -> None:
         """Show what was read last, with the current waiting times."""
         now = self.console.view.at if self.console.view is not None else time.time()
-        self.rows = shown_entries(self.states, now)
-        self.table.source = ListRows(self.rows, lambda row: row.key)
+        self._source.now = now
+        self.table.source = self._source
         own = next((state for state in self.states.values() if state.cpus is not None), None)
         self.query_one(GivenOut).state = own or next(iter(self.states.values()), None)
         self.show_groups(own.groups if own is not None else ())
