@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
 # Most tests wait for something: more of them than there are cores can do that at once.
 # tests/order.py has the order of the modules.
-WORKERS := -n 3 --dist loadscope --no-loadscope-reorder
+WORKERS := -n 4 --dist loadscope --no-loadscope-reorder
 CHECKED := $(wildcard tests benchmarks docs/examples tools/*.py)
 ROOMS := core store lifecycle tui cli
 # With it pytest would compile every test module anew in every worker.
@@ -31,6 +31,7 @@ $(BIN)/python:
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@$(PIP) -e '.[dev]'
+	@$(BIN)/python tools/light_finder.py
 	@touch $@
 
 run: $(VENV)/.installed

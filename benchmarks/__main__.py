@@ -31,6 +31,7 @@ from benchmarks.start import measure_run, measure_version
 from benchmarks.stopwatch import adopt_orphans
 from benchmarks.storage import measure_storage
 from benchmarks.ticks import measure_ticks
+from benchmarks.training import measure_training
 from benchmarks.watching import measure_watching
 from benchmarks.workflows import measure_workflows
 
@@ -46,6 +47,7 @@ MEASURES: dict[str, tuple[Measure, int]] = {
     "alerts": (measure_alerts, 20),
     "watching": (measure_watching, 3),
     "containers": (measure_containers, 3),
+    "training": (measure_training, 1),
     "console": (measure_console, 9),
     "hosts": (measure_hosts, 7),
     "queue": (measure_queue, 21),

@@ -1,6 +1,7 @@
 """Measures the console in a real terminal: busy, idle, time to its first row, and from a key to the response."""
 
 import re
+import shutil
 import sqlite3
 import subprocess
 import time
@@ -18,7 +19,7 @@ from benchmarks.stopwatch import measure_in_turns
 from jobtop.core.paths import hostname
 
 MIB = 2**20
-JOBS, FEW_JOBS = 1000, 14
+JOBS, FEW_JOBS, BUSY_JOBS = 1000, 14, 40
 SETTLING_SECONDS, MEASURED_SECONDS = 8.0, 20.0
 LONGEST_SECONDS = 600
 PRESSES, LATE_PERCENT = 200, 95
@@ -49,6 +50,7 @@ Minimal().run()
 def measure_console(tools: Installation, work: Path, rounds: int) -> Iterator[BenchmarkResult]:
     yield from measure_first_row(tools, work, rounds)
     yield measure_idle(tools, work)
+    yield measure_bytes(tools, work, rounds)
     yield from measure_crowd(tools, work)
     yield from measure_history(tools, work)
 
@@ -76,6 +78,37 @@ def measure_idle(tools: Installation, work: Path) -> BenchmarkResult:
     with crowd(tools, env, FEW_JOBS, 0, "success"), display([tools.tool("jobtop")], env) as shown:
         settle(shown)
         return BenchmarkResult("jobtop, idle: CPU time a second", "seconds", [cpu_per_second(shown)], bound=0.01)
+
+
+def measure_bytes(tools: Installation, work: Path, rounds: int) -> BenchmarkResult:
+    """Measure what is written to the terminal for 40 live jobs, and what btop writes at the same refresh interval."""
+    what, env = f"jobtop, {BUSY_JOBS} live jobs: written to the terminal a second", home(work, "busy")
+    if (btop := shutil.which("btop")) is None:
+        return BenchmarkResult(what, "bytes", problem="btop is not installed")
+    rival = [btop, "--update", "1000"] if takes_update(btop) else [btop]
+    ours, others = [], []
+    with crowd(tools, env, BUSY_JOBS, LONGEST_SECONDS):
+        for _ in range(min(rounds, 3)):
+            with display([tools.tool("jobtop")], env, lines=45) as shown:
+                settle(shown)
+                ours.append(bytes_per_second(shown))
+            with display(rival, btop_settings(work), lines=45) as shown:
+                shown.watch(SETTLING_SECONDS)
+                others.append(bytes_per_second(shown))
+    return BenchmarkResult(what, "bytes", ours, others, "btop", bound=1.3)
+
+
+def takes_update(btop: str) -> bool:
+    """Whether this btop has an option for its refresh interval; older ones have only the setting."""
+    return "--update" in subprocess.run([btop, "--help"], capture_output=True, text=True, check=False).stdout
+
+
+def btop_settings(work: Path) -> dict[str, str]:
+    """An environment in which btop refreshes its picture every second."""
+    settings = work / "btop-settings"
+    (settings / "btop").mkdir(parents=True, exist_ok=True)
+    (settings / "btop/btop.conf").write_text("update_ms = 1000\n")
+    return environment(work) | {"XDG_CONFIG_HOME": str(settings)}
 
 
 def measure_crowd(tools: Installation, work: Path) -> Iterator[BenchmarkResult]:

@@ -24,6 +24,7 @@ TOKEN = re.compile(
     r"\x1b\[[0-9;:?<>=]*[ -/]*[@-~]|\x1b[\]P_^][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[^\[\]P_^]|[\r\n]|[^\x1b\r\n]+"
 )
 MOVE = re.compile(r"\x1b\[(\d*)(?:;(\d*))?H")
+FORWARD = re.compile(r"\x1b\[(\d*)C")
 
 
 class TerminalScreen:
@@ -62,6 +63,8 @@ class TerminalScreen:
         elif (move := MOVE.fullmatch(token)) is not None:
             self._y = min(int(move[1] or 1), self.lines) - 1
             self._x = min(int(move[2] or 1), self.columns) - 1
+        elif (move := FORWARD.fullmatch(token)) is not None:
+            self._x = min(self._x + int(move[1] or 1), self.columns - 1)
 
 
 class Display:

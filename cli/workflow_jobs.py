@@ -34,9 +34,19 @@ def jobs_of(app: App, found: Found) -> list[tuple[Jobs, Job]]:
     return chosen
 
 
-def workflow_jobs(app: App, words: tuple[str, ...], run_id: int | None) -> tuple[int, list[tuple[Jobs, Job]]] | None:
-    """The number of the workflow that a word means, and the jobs of one of its runs; None if it means no workflow."""
+def named_run(app: App, words: tuple[str, ...], run_id: int | None) -> Found | None:
+    """A run of the workflow that the only word means; None if it means no workflow."""
     if len(words) != 1 or app.stores or not app.has_store() or not Workflows(app.jobs().database).has(words[0]):
         return None
-    found = find_run(app, words[0], run_id)
-    return found[1].id, jobs_of(app, found)
+    return find_run(app, words[0], run_id)
+
+
+def workflow_jobs(app: App, words: tuple[str, ...], run_id: int | None) -> tuple[int, list[tuple[Jobs, Job]]] | None:
+    """The number of the workflow that a word means, and the jobs of one of its runs; None if it means no workflow."""
+    found = named_run(app, words, run_id)
+    return None if found is None else (found[1].id, jobs_of(app, found))
+
+
+def run_title(workflow: WorkflowRow, run: RunRow) -> str:
+    """What reports call a run."""
+    return f"{workflow.name}, workflow {workflow.id}, run {run.run_id}"

@@ -20,9 +20,11 @@ JobtopError                    125
 │   └── RowDamaged                  a row has values that jobtop never writes
 ├── EvidenceDamaged            125  a file in a job's directory has values that a shim never writes
 ├── EngineError                125  a container engine is absent, refuses, or does not answer
+│   ├── EngineSilent                it does not answer in time
 │   ├── NoSuchContainer             it has no container of this name or id
 │   └── NoSuchImage                 it has no image of this name
-└── StartError                 125, 126 or 127: the command could not be started
+├── StartError                 125, 126 or 127: the command could not be started
+└── JobFailed, JobTimeout           in jobtop/records.py, for Python programs: a job did not succeed, or not end in time
 """
 
 # ruff: noqa: N818 — the names need no suffix: `except UnknownJob`.
@@ -126,6 +128,10 @@ class EvidenceDamaged(JobtopError):
 
 class EngineError(JobtopError):
     """A container engine is absent, refuses a request, or does not answer."""
+
+
+class EngineSilent(EngineError):
+    """The engine does not answer in time."""
 
 
 class NoSuchContainer(EngineError):

@@ -66,6 +66,7 @@ def make_record(cls: type) -> type:
         "__delattr__": refuse,
         "__eq__": lambda self, other: type(self) is type(other) and contents(self) == contents(other),
         "__hash__": lambda self: hash(contents(self)),
+        "__reduce__": lambda self: (type(self), contents(self)),
         "__repr__": lambda self: f"{cls.__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})",
     }
     others = {

@@ -19,8 +19,9 @@ from jobtop.core.model import Limits, Status
 from jobtop.core.paths import hostname, make_private_dir
 from jobtop.core.plain_files import UnsafeFile, read_plain
 from jobtop.core.run.tools import required_tool
+from jobtop.core.track.keystone import NAN, with_nan
 from jobtop.lifecycle.submit import refuse_impossible
-from jobtop.task_pipeline import NAN, Task, TaskPipeline, queue_tasks, with_nan
+from jobtop.task_pipeline import Task, TaskPipeline, queue_tasks
 
 DEVICES = ("cpu", "gpu")
 # Programs for CUDA, ROCm and oneAPI see no GPU with these.

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from jobtop.core.clock import iso
 from jobtop.core.config import Config, load
 from jobtop.core.errors import BadValue, UsageError, did_you_mean
 from jobtop.core.model import Job, Limits, Status
@@ -16,6 +15,7 @@ from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.record import fresh, record
 from jobtop.core.run.request import Request
 from jobtop.core.run.tools import required_tool
+from jobtop.core.track.keystone import naive_utc, with_nan
 from jobtop.core.track.profile import megabytes, rounded
 from jobtop.lifecycle.queue import Queue
 from jobtop.lifecycle.submit import QueueOptions, submit_all
@@ -27,9 +27,6 @@ from jobtop.store.output.last_lines import read_end
 from jobtop.store.samples.profile import recorded_profile
 
 LOG = logging.getLogger("jobtop")
-NAN = float("nan")
-# Keys with a text or a list, which are None where there is none; in place of an absent number there is NaN.
-TEXTS = frozenset("tool script error start_time end_time stdout stderr detailed_profile name product".split())
 KEPT_OUTPUT_BYTES = 64 * 1024
 
 
@@ -146,8 +143,8 @@ def task_result(queue: Queue, job: Job, task_id: str) -> dict[str, Any]:
         "tool": job.tool,
         "script": job.script,
         "params": job.params,
-        "start_time": naive_time(job.start_time),
-        "end_time": naive_time(job.end_time),
+        "start_time": naive_utc(job.start_time),
+        "end_time": naive_utc(job.end_time),
         "duration_seconds": rounded(job.duration_seconds, 6),
         "status": str(job.status),
         "returncode": code,
@@ -163,18 +160,3 @@ def task_result(queue: Queue, job: Job, task_id: str) -> dict[str, Any]:
     }
     found: dict[str, Any] = with_nan(result | ({} if profile is None else {"detailed_profile": profile}))
     return found
-
-
-def naive_time(moment: float | None) -> str | None:
-    """ISO 8601 in UTC without a zone, as Keystone writes it."""
-    text = iso(moment)
-    return None if text is None else text.removesuffix("Z")
-
-
-def with_nan(value: Any, key: str = "") -> Any:
-    """The same with NaN in place of numbers that are not known: code for Keystone compares them without a look."""
-    if isinstance(value, dict):
-        return {name: item if name == "params" else with_nan(item, name) for name, item in value.items()}
-    if isinstance(value, list):
-        return [with_nan(item, key) for item in value]
-    return NAN if value is None and key not in TEXTS else value

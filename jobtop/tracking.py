@@ -135,6 +135,11 @@ def open_block(
     return guarded(opened, Block(name, None, None))
 
 
+def current_block() -> Block | None:
+    """The innermost block of this thread or task that was opened by `track`."""
+    return _CURRENT.get()
+
+
 def guarded(call: Callable[[], T], otherwise: T) -> T:
     """The result of a call; a mistake in jobtop is logged and never reaches the program that is tracked."""
     try:

@@ -321,6 +321,7 @@ class Agent:
     def _record_started(self, job: Job) -> None:
         """Record a job that this agent has just started."""
         target = kind_of(job).target(self.paths, job)
+        self.live[job.id] = job  # it is judged by this record from its first sample on
         if target is not None:
             self._start_recording(job, target, open_pidfd(awaited(target).pid), is_new=True)
         else:

@@ -61,9 +61,13 @@ class Control:
         return None
 
     def stop(self, job: Job, by: str) -> None:
-        """Send TERM to all processes of the job, and KILL after its grace period; or cancel a queued job."""
+        """Send TERM to all processes of the job, and KILL after its grace period; or cancel a queued job.
+
+        EngineError, and nothing has changed, if an engine would have to do it and does not answer.
+        """
         if self._cancel_queued(job, by) or (job := self._started(job)).shim is None:
             return
+        kind_of(job).ensure_reachable(job)
         self._record_request(job, by)
         if not kind_of(job).stop(job):
             self.warn(f"job {job.id[:8]} ended by itself just now")
@@ -72,6 +76,7 @@ class Control:
         """Send KILL to all processes of the job, or cancel a queued job; `Ending` kills processes forked meanwhile."""
         if self._cancel_queued(job, by) or (job := self._started(job)).shim is None:
             return
+        kind_of(job).ensure_reachable(job)
         self._record_request(job, by)
         kind_of(job).kill(job)
 

@@ -15,6 +15,7 @@ from jobtop.core.procfs import CALL_FOR_AGENT
 from jobtop.core.record import replace
 from jobtop.core.run.request import MOST
 from jobtop.core.run.scheduling import retry_seconds, will_be_retried
+from jobtop.core.run.shell import line_shell
 from jobtop.core.run.supervisor import new_id
 from jobtop.core.state_files import make_state_dirs, remove_file
 from jobtop.lifecycle.agent_lock import ensure_agent
@@ -179,7 +180,7 @@ class Queue:
         if not rule.recovery_script:
             return None
         job_id, attempt = new_id(), (job.queue or Queued()).attempt
-        command = ("/bin/sh", "-c", rule.recovery_script)
+        command = (line_shell(), "-c", rule.recovery_script)
         env = spec.env | {
             "JOBTOP_JOB_ID": str(job_id),
             "TORC_JOB_ID": str(job.seq),

@@ -11,6 +11,7 @@ from jobtop.store import queue_rows
 from jobtop.store.rows import check_partial_row, parse_queue, parse_status
 
 ATTACHED = '"attached"'  # among the flags of a job, as the store has them
+COUNTED_REFRESHES = 5  # of so many, one counts the jobs although nothing waits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Lineup:
         self._succeeded: set[str] = set()
         self._touch: int | None = None
         self._seq = 0
+        self._refreshes = 0
 
     def refresh(self) -> bool:
         """Read new, changed and deleted jobs; True if there were any."""
@@ -42,12 +44,15 @@ class Lineup:
             self._read_all()
             return True
         host, groups = self.queue.paths.host, self.queue.groups()
-        rows, unsettled, marks = queue_rows.read_changed(self.queue.jobs.database, host, self._touch)
+        self._refreshes += 1
+        # While no job waits, a deleted one changes nothing.
+        counts = bool(self.waiting or self.to_retry) or self._refreshes % COUNTED_REFRESHES == 0
+        rows, unsettled, marks = queue_rows.read_changed(self.queue.jobs.database, host, self._touch, counts)
         self.queue.jobs.database.decode_rows(rows, self._take_in)
         changed = bool(rows) or groups != self.groups
         self.groups = groups
         # If these differ, a job was deleted. Then the next change may get the same number as the last one.
-        if unsettled != len(self._unsettled) or (marks.touch, marks.seq) != (self._touch, self._seq):
+        if unsettled not in (None, len(self._unsettled)) or (marks.touch, marks.seq) != (self._touch, self._seq):
             self._read_all()
             return True
         return changed

@@ -13,6 +13,7 @@ from functools import partial
 
 from jobtop.core.errors import JobtopError, UsageError
 from jobtop.core.measure.collectors import cgroup
+from jobtop.core.model import Queued
 from jobtop.core.record import replace
 from jobtop.core.run.capacity import capacity, gpu_environment
 from jobtop.core.run.scheduling import retry_seconds
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from jobtop.core.config import Config
-    from jobtop.core.model import Identity, Job
+    from jobtop.core.model import Identity, Job, JobSpec
     from jobtop.core.paths import StatePaths
     from jobtop.core.run.facts import Facts
     from jobtop.core.run.scheduling import Start
@@ -43,6 +44,17 @@ SPARES = 8
 FAR = float("inf")
 ANSWER_SECONDS = 1.0  # how long the agent waits for the answer to a new order before it does other work
 SILENT_PROGRAM = "the file system its program is on does not answer"
+
+
+def numbered(spec: JobSpec, job: Job) -> JobSpec:
+    """Set Torc's variables for the number and the attempt of a job of a workflow, known since it was queued."""
+    if "TORC_WORKFLOW_ID" not in spec.env or "TORC_JOB_ID" in spec.env:
+        return spec
+    numbers = {"TORC_JOB_ID": str(job.seq), "TORC_ATTEMPT_ID": str((job.queue or Queued()).attempt)}
+    container = spec.container
+    if container is not None:
+        container = container | {"env": (container.get("env") or {}) | numbers}
+    return replace(spec, env=spec.env | numbers, container=container)
 
 
 class Ordered:
@@ -144,6 +156,7 @@ class Starter:
             return
         if gpus:
             spec = replace(spec, env=spec.env | gpu_environment(gpus, os.environ))
+        spec = numbered(spec, job)
         if os.path.isdir(self.paths.job(job.id)):  # an earlier start was aborted
             cgroup.discard(cgroup.possible_directories(job.id))
         directory = self.paths.job(job.id)

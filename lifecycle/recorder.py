@@ -54,6 +54,7 @@ class Recorder:
         self.jobs: Jobs | None = None
         self.directory: str | None = None
         self.job: Job
+        self.own_cost = process_cost  # the CPU seconds and the memory of recording and sampling
 
     def begin(self, job: Job, spec: JobSpec) -> None:
         """Write spec and row before the job starts, so that it is in the history even if this process is killed."""
@@ -136,8 +137,9 @@ class Recorder:
         `add_samples` adds what was sampled to the record.
         """
         if ended is not None:
-            ended.note("recorder_cpu", time.process_time())
-            ended.note("recorder_rss", status_value(os.getpid(), "VmHWM:") * 1024)
+            cpu_seconds, rss_bytes = self.own_cost()
+            ended.note("recorder_cpu", cpu_seconds)
+            ended.note("recorder_rss", rss_bytes)
             self._warned |= "complained" in ended
         if self._late_problem:
             self.warn(self._late_problem)
@@ -254,6 +256,11 @@ class Recorder:
         except (OSError, StoreUnavailable) as error:
             why = os.strerror(error.errno or 0) if isinstance(error, OSError) else error
             self.warn(f"the record of this job cannot be kept: {why}")
+
+
+def process_cost() -> tuple[float, int]:
+    """The CPU seconds and the largest memory of this process, which does nothing but record and sample its job."""
+    return time.process_time(), status_value(os.getpid(), "VmHWM:") * 1024
 
 
 def write_private(path: str, text: str) -> None:

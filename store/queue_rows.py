@@ -53,13 +53,21 @@ def read_all(database: Database, host: str) -> tuple[list[Mapping[str, Any]], La
         return connection.execute(sql, (host,)).fetchall(), latest
 
 
-def read_changed(database: Database, host: str, touch: int) -> tuple[list[Mapping[str, Any]], int, Latest]:
-    """The rows that changed after a change number, and the number of unsettled jobs of the host."""
+def read_changed(
+    database: Database, host: str, touch: int, counts: bool
+) -> tuple[list[Mapping[str, Any]], int | None, Latest]:
+    """The rows that changed after a change number, and the number of unsettled jobs of the host.
+
+    SQLite reads the row of each unsettled job to count them: without `counts`, only if a row has changed.
+    """
     with database.reading() as connection:
         sql = f"SELECT {COLUMNS} FROM jobs WHERE touched > ? ORDER BY touched"
         rows = connection.execute(sql, (touch,)).fetchall()
-        unsettled = connection.execute("SELECT count(*) FROM jobs WHERE settled = 0 AND host = ?", (host,))
-        return rows, unsettled.fetchone()[0], _latest(connection)
+        unsettled = None
+        if rows or counts:
+            sql = "SELECT count(*) FROM jobs WHERE settled = 0 AND host = ?"
+            unsettled = connection.execute(sql, (host,)).fetchone()[0]
+        return rows, unsettled, _latest(connection)
 
 
 def claim(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 from jobtop.core.record import replace
+from jobtop.core.workflow.progress import with_names
 from jobtop.store.workflows import Workflows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
     from jobtop.core.workflow.progress import RunJob
     from jobtop.store.database import Database
@@ -25,7 +25,8 @@ class RunStates:
 
     def __init__(self) -> None:
         self.jobs: dict[RunKey, list[RunJob]] = {}
-        self._places: dict[str, list[tuple[RunKey, int]]] = {}  # by the id of the last attempt
+        self._planned: dict[RunKey, list[RunJob]] = {}
+        self._places: dict[str, set[tuple[RunKey, int]]] = {}  # by the ids of attempts
         self._touch = 0
         self._full_at = -float("inf")
 
@@ -34,7 +35,7 @@ class RunStates:
         keys, now = list(dict.fromkeys(wanted)), time.monotonic()
         if now - self._full_at > FULL_SECONDS or self.jobs.keys() - set(keys):
             self._full_at, self._touch = now, 0
-            self._places, self.jobs = {}, {}
+            self._places, self._planned, self.jobs = {}, {}, {}
         store = Workflows(database)
         with database.reading():
             changed = self._read_changed(store) if self.jobs else set()
@@ -42,33 +43,29 @@ class RunStates:
                 self._touch = store.last_touch()
             for key in keys:
                 if key not in self.jobs:
-                    self.jobs[key] = store.with_states(store.jobs(*key))
+                    self._planned[key] = store.jobs(*key)
+                    self.jobs[key] = store.with_states(self._planned[key])
                     changed.add(key)
                     for index, job in enumerate(self.jobs[key]):
-                        self._places.setdefault(job.id, []).append((key, index))
+                        self._places.setdefault(job.id, set()).add((key, index))
         return changed
 
     def _read_changed(self, store: Workflows) -> set[RunKey]:
         found, self._touch = store.changed_since(self._touch)
         changed: set[RunKey] = set()
         for job_id, (values, later) in found.items():
-            self._take(store, job_id, values, later, changed)
+            for key, index in self._places.pop(job_id, ()):
+                before = self.jobs[key][index]
+                if later is None and values["attempt"] == 1:
+                    job = replace(before, **values)
+                else:  # the attempts before this one count too
+                    job = store.with_states([self._planned[key][index]])[0]
+                for each in dict.fromkeys((job_id, job.id, later)):
+                    if each is not None:
+                        self._places.setdefault(each, set()).add((key, index))
+                if job != before:
+                    self.jobs[key][index] = job
+                    changed.add(key)
+        for key in changed:
+            self.jobs[key] = with_names(self.jobs[key])
         return changed
-
-    def _take(
-        self, store: Workflows, job_id: str, values: dict[str, Any], later: str | None, changed: set[RunKey]
-    ) -> None:
-        places = self._places.get(job_id)
-        if places is None:
-            return
-        for key, index in places:
-            job = replace(self.jobs[key][index], **values)
-            if later is not None:
-                job = store.with_states([replace(job, first_id=later)])[0]
-                job = replace(job, first_id=self.jobs[key][index].first_id)
-                self._places.setdefault(job.id, []).append((key, index))
-            if job != self.jobs[key][index]:
-                self.jobs[key][index] = job
-                changed.add(key)
-        if later is not None:
-            del self._places[job_id]

@@ -41,6 +41,7 @@ class FakeEngine:
         self.pull_error: str | None = None  # the words of status 500 when an image is pulled
         self.refusals: dict[str, str] = {}  # by action, such as pause: the words of status 409
         self.version: dict[str, Any] = {"Version": "20.10.24", "ApiVersion": "1.41", "Components": [{"Name": "Engine"}]}
+        self.slow: dict[str, float] = {}  # by place, such as /info: seconds until it answers
         self.asked: list[str] = []
         self.stats: dict[str, Any] = {}  # by id: what it uses
         self.told: list[dict[str, Any]] = []  # events that it remembers
@@ -118,6 +119,7 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         engine.asked.append(f"{method} {place}" + (f"?{query}" if query else ""))
         engine.released.wait(30)
+        engine.ended.wait(engine.slow.get(place, 0.0))
         if place in ("/version", "/info"):
             self._answer(200, engine.version if place == "/version" else {"CgroupDriver": "cgroupfs"})
         elif place == "/events":

@@ -37,7 +37,7 @@ class LimitedMachine:
             (place / name).write_text(f"{text}\n")
 
     def found(self) -> LimitSet:
-        return CgroupLimits(find_mounts(str(self.proc))).of_process(f"{self.proc}/{PID}")
+        return CgroupLimits(find_mounts(str(self.proc))).of_text((self.proc / str(PID) / "cgroup").read_text())
 
     def source(self, cores: int = 8) -> LimitSource:
         return LimitSource(str(self.proc), cores=cores)

@@ -7,18 +7,19 @@ import pytest
 
 # Seconds of modules that take long, roughly. A wrong number costs time and nothing else.
 SECONDS = """
-integration/truth 69 integration/alerts_at_work 66 integration/incomplete 56 integration/store_replaced 49
-unit/crafted_stores 47 integration/usage 38 integration/signals 35 tui/snapshots 35 tui/job_screen 32
-tui/containers_page 30 tui/every_key 29 integration/console_tour 26 tui/hostile 23 tui/container_screen 22
-tui/host_screen 22 integration/own_terminal 21 integration/agent 21 integration/sampling_kill 20
-tui/history_page 19 integration/sampling 18 integration/control 18 integration/containers 18
-integration/streams 18 tui/run_form 17 integration/store_faults 16 integration/after_exit 16
-unit/terminal_text 15 tui/screenshots 15 integration/bare_machine 15 integration/foreign_state 15
-integration/attended 14 integration/container_kill 14 tui/alerts_page 14 integration/container_verbs 13
-integration/typing 13 tui/dashboard 13 tui/job_actions 13 tui/typing 13 tui/store_faults 12 unit/listing 12
-unit/runner 12 integration/kill 12 tui/table 12 unit/patterns 12 integration/gpus 11 integration/rerun 11
-tui/pages 11 unit/series 10 unit/alert_states 9 tui/demo 9 integration/logs 9 integration/cgroup_v1 9
-tui/palette 9 tui/run_form_images 8 integration/queue_kill 8 integration/series_kill 8
+integration/truth 60 integration/store_replaced 42 unit/crafted_stores 40 tui/snapshots 33 tui/every_key 31
+tui/run_form 29 tui/job_screen 29 integration/usage 29 integration/signals 26 integration/alerts_at_work 25
+tui/history_page 23 tui/containers_page 23 tui/container_screen 23 integration/containers 20
+integration/console_tour 20 integration/streams 18 integration/incomplete 18 integration/own_terminal 17
+integration/foreign_state 17 integration/control 17 unit/terminal_text 16 unit/source_faults 16
+integration/sampling_kill 16 integration/agent 16 tui/hostile 15 tui/host_screen 15 integration/kill 15
+integration/container_verbs 15 integration/attended 15 integration/after_exit 15 integration/store_faults 14
+tui/demo 14 integration/workflows 14 integration/container_kill 14 tui/job_actions 13 integration/sampling 13
+tui/typing 12 unit/runner 11 tui/run_form_images 11 tui/alerts_page 11 integration/typing 11 integration/rerun 11
+integration/pty 11 integration/bare_machine 11 tui/palette 10 tui/pages 10 tui/dashboard 10 integration/gpus 10
+unit/patterns 9 unit/facts 9 tui/store_faults 9 unit/series 8 unit/listing 8 unit/devices 8 integration/logs 8
+integration/cgroup_v1 8 integration/attach 8 integration/face_run 14 integration/tracking 20
+integration/slow_terminal 12 integration/lightning 20 integration/keystone_face 12
 """.split()
 SLOW = dict(zip(SECONDS[::2], map(int, SECONDS[1::2]), strict=True))
 OTHERS_SECONDS = 0.05  # for each test of another module

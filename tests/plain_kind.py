@@ -70,6 +70,9 @@ class PlainKind:
     def refusal(self, job: Job) -> str | None:
         return None
 
+    def ensure_reachable(self, job: Job) -> None:
+        """No engine is needed."""
+
     def stop(self, job: Job) -> bool:
         assert job.shim is not None
         os.killpg(job.shim.pid, signal.SIGTERM)

@@ -30,15 +30,20 @@ def require(component: str, reason: str) -> NoReturn:
 
 
 def wait_for(condition: Callable[[], T | None], deadline: float = 10.0) -> T:
-    """The first truthy answer of the condition; fails when there is none within the deadline, in seconds."""
+    """The first truthy answer of the condition; fails when there is none within the deadline, in seconds.
+
+    A condition that calls jobtop or reads all of /proc is asked half of the time at most: others need the CPU.
+    """
     end = time.monotonic() + deadline
     while True:
+        asked = time.monotonic()
         answer = condition()
         if answer:
             return answer
-        if time.monotonic() > end:
+        now = time.monotonic()
+        if now > end:
             pytest.fail(f"waited {deadline:g} s for {getattr(condition, '__qualname__', condition)}")
-        time.sleep(0.01)
+        time.sleep(min(max(0.01, now - asked), 0.25))
 
 
 def open_files(root: Path) -> list[str]:

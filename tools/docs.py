@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the generated parts of docs/: verbs, settings, metrics, cases of the self-test, keys of the console.
+"""Writes the generated parts of docs/: verbs, settings, metrics, cases of the self-test, keys of the console, the
+Python API.
 
 `.venv/bin/python tools/docs.py` writes them; with `--check` it only prints which are stale, and exits with 1.
 """
@@ -23,6 +24,9 @@ from jobtop.tui.actions import ACTIONS
 from jobtop.tui.keymap import shown_key
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT))
+from tools.api_reference import api  # noqa: E402
+
 UNUSED = "**accepted, no effect yet**"
 TITLES = {
     Scope.JOB: "A job",
@@ -43,7 +47,7 @@ PART = r"(<!-- generated: {name} -->\n).*?(<!-- end -->)"
 def main() -> int:
     parts = (
         *(("verbs", verbs), ("configuration", settings), ("metrics", metrics), ("accuracy", cases)),
-        *(("console", keys), ("alerts", extra_keys), ("alerts", default_rules)),
+        *(("console", keys), ("alerts", extra_keys), ("alerts", default_rules), ("api", api)),
     )
     stale = []
     for page, make in parts:

@@ -14,6 +14,8 @@ from textual import events
 from textual.app import App
 from textual.binding import BindingType
 from textual.command import CommandPalette
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 from textual.screen import ModalScreen, Screen
 
@@ -31,11 +33,15 @@ from jobtop.tui.data.view import JobRow, View
 from jobtop.tui.page import Page, TopLine
 from jobtop.tui.palette import THEMES
 from jobtop.tui.preferences import Preferences
+from jobtop.tui.terminal_driver import TerminalDriver
+from jobtop.tui.terminal_output import TerminalOutput
 from jobtop.tui.widgets.cells import safe_text
 from jobtop.tui.widgets.painting import ASCII_CLASS
 from jobtop.tui.workers import start_work
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from jobtop.core.alerts.model import Rule
     from jobtop.core.analysis.cost import Prices
     from jobtop.core.run.scheduling import Capacity
@@ -110,6 +116,7 @@ class Console(App[int]):
 
     def __init__(self, options: Options) -> None:
         super().__init__()
+        self._output = TerminalOutput(self)
         self.options = options
         self.view: View | None = None
         self.answer: str | None = None  # "stop" or "detach": the user's answer about the attended job
@@ -137,6 +144,16 @@ class Console(App[int]):
         self.stylesheet.set_variables(self.get_css_variables())
         self.set_class(self.current_theme.dark, "-dark-mode")
         self.set_class(not self.current_theme.dark, "-light-mode")
+
+    def get_driver_class(self) -> type[Driver]:
+        driver = super().get_driver_class()
+        return TerminalDriver if driver is LinuxDriver else driver
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        """Write a picture to the terminal; Textual would write all cells of every line that has changed."""
+        is_visible = self._running and not self._closed and not self.is_headless and not self._batch_count
+        if not (is_visible and renderable is not None and self._output.show(renderable)):
+            super()._display(screen, renderable)
 
     def post_view(self, view: View) -> None:
         """Post a view to the app; called in the feed's thread."""
@@ -175,8 +192,8 @@ class Console(App[int]):
 
     def on_new_view(self, message: NewView) -> None:
         self.view = message.view
-        page = self.visible_page  # a view may arrive while the console closes
-        if not self.is_frozen and isinstance(page, Page) and page.query(TopLine):
+        page = self.visible_page  # a view may arrive while it opens, or while the console closes
+        if not self.is_frozen and isinstance(page, Page) and page.is_complete:
             page.show(message.view)
         if (row := self.attended_row) is not None and row.job.status.ended and isinstance(page, Page):
             page.say_ended(row.job)
@@ -264,7 +281,7 @@ class Console(App[int]):
             await self.push_screen(page)
         elif self.screen is not page:
             await self.switch_screen(page)
-        if self.view is not None and page.query(TopLine):  # false while the console closes
+        if self.view is not None and page.is_complete:
             page.show(self.view)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -273,7 +290,7 @@ class Console(App[int]):
 
     async def action_back(self) -> None:
         await self.pop_screen()
-        if self.view is not None and isinstance(self.screen, Page) and self.screen.query(TopLine):
+        if self.view is not None and isinstance(self.screen, Page) and self.screen.is_complete:
             self.screen.show(self.view)
 
     def action_freeze(self) -> None:
@@ -377,7 +394,7 @@ class Console(App[int]):
             return
         window = self.screen.window_of_host() if isinstance(self.screen, Page) else None
         await self.push_screen(import_object("jobtop.tui.screens.host:HostScreen")(window))
-        if self.view is not None and isinstance(self.screen, Page) and self.screen.query(TopLine):
+        if self.view is not None and isinstance(self.screen, Page) and self.screen.is_complete:
             self.screen.show(self.view)
 
     async def open_compare(self, job_ids: Sequence[str]) -> None:

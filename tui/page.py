@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.message import Message
+from textual.notifications import SeverityLevel
 from textual.reactive import reactive
 from textual.screen import Screen
 from textual.strip import Strip
@@ -23,7 +24,7 @@ from jobtop.tui.data.incidents import Incidents, IncidentWatch, count_label
 from jobtop.tui.data.view import View
 from jobtop.tui.keymap import active_keys, shown_key
 from jobtop.tui.palette import STATUS_GLYPHS, Tone
-from jobtop.tui.widgets.cells import Span, aligned, width_of
+from jobtop.tui.widgets.cells import Span, aligned, safe_text, width_of
 from jobtop.tui.widgets.painting import ASCII_CLASS, Inks, Painted
 from jobtop.tui.widgets.problem_line import ProblemLine
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 WITH_TITLES = 100  # columns from which all tabs have titles
 WITH_PALETTE = 70
 GAP = "   "
+MOST_NAMED = 6  # in one notification or question
 LAST_KEYS = (
     "app.help",
     "search.leave",
@@ -224,14 +226,19 @@ class Page(Screen[None]):
         assert isinstance(self.app, Console)
         return self.app
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all panes are there: they come later than the top line, and go while the console closes."""
+        return self.is_mounted and bool(self.query(TopLine))
+
     def show(self, view: View) -> None:
-        """Show a new view; called only while this screen is the visible one."""
+        """Show a new view; called only while this screen is the visible one, and complete."""
         self.query_one(TopLine).view = view
         self.query_one(ProblemLine).stores = view.stores
         if self.incident_watch.is_due(view):
             self.call_after_refresh(self.read_incidents, view)
 
-    @work(group="incidents", exclusive=True)
+    @work(group="incidents", exclusive=True, description="incidents")
     async def read_incidents(self, view: View) -> None:
         incidents = await self.incident_watch.read(view, self.console.reader)
         await asyncio.to_thread(self.console.rule_reading.read)
@@ -281,3 +288,13 @@ class Page(Screen[None]):
     def is_offered(self, action: Action) -> bool:
         """Whether the bottom line shows a key that works; one that would be refused is not shown."""
         return not (action.changes_jobs and self.console.options.is_readonly)
+
+    def say(self, text: str, severity: SeverityLevel = "information") -> None:
+        """Show a notification; control characters and markup in the text have no effect."""
+        self.console.notify(text, severity=severity)
+
+    def say_all(self, texts: Sequence[str], severity: SeverityLevel = "information") -> None:
+        """Show several texts in one notification, with a limit: a hundred would cover the screen."""
+        if texts:
+            more = [f"and {len(texts) - MOST_NAMED} more"] if len(texts) > MOST_NAMED else []
+            self.say("\n".join([*map(safe_text, texts[:MOST_NAMED]), *more]), severity)

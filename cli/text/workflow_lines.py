@@ -86,7 +86,8 @@ def closing_lines(summary: RunSummary) -> list[str]:
     """How long it took, what it could not be shorter than, and how much ran at the same time."""
     if summary.elapsed_seconds is None:
         return []
-    took = f"{format_duration(summary.elapsed_seconds)} from the first start to the last end"
+    until = "from the first start to the last end" if summary.status.ended else "since the first start"
+    took = f"{format_duration(summary.elapsed_seconds)} {until}"
     faster = "" if summary.speed_up is None else f", {summary.speed_up:.1f} at once on average"
     lines = [f"time           {took}; jobs {format_duration(summary.busy_seconds)} together{faster}"]
     if len(summary.critical_path) > 1:
@@ -97,15 +98,19 @@ def closing_lines(summary: RunSummary) -> list[str]:
 def end_line(job: RunJob, done: int, total: int, now: float) -> str:
     """`[ 5/19] ✓ train  12s  98.2%  312.0 MiB`, or why it did not succeed and where to look."""
     width = len(str(total))
-    head = f"[{done:>{width}}/{total}] {GLYPHS.get(job.status or Status.UNKNOWN, '?')} {printable(job.name)}"
+    count = " " * (2 * width + 3) if job.will_retry else f"[{done:>{width}}/{total}]"
+    head = f"{count} {GLYPHS.get(job.status or Status.UNKNOWN, '?')} {printable(job.name)}"
     if job.status is Status.SUCCESS:
         used = [format_duration(job.seconds(now))]
         if job.mean_cpu_percent is not None:
             used.append(f"{job.mean_cpu_percent:.0f} % CPU")
         if job.peak_memory_bytes is not None:
             used.append(peak_memory(job))
+        if job.attempt > 1:
+            used.append(f"attempt {job.attempt}")
         return f"{head}  {', '.join(used)}"
     why = f": {printable(job.reason)}" if job.reason else ""
+    why += "; it is tried again" if job.will_retry else ""
     look = "" if job.status is Status.CANCELLED or not job.id else f" (jobtop logs {job.id[:8]})"
     return f"{head}  {job.status}{why}{look}"
 

@@ -15,7 +15,7 @@ from jobtop.core.model import SCHEMA_VERSION, Job
 from jobtop.core.units import number_of, printable
 
 COLUMNS = (
-    TableColumn("JOB"),
+    TableColumn("JOB", right=True),
     TableColumn("ID"),
     TableColumn("NAME", widest=32),
     TableColumn("RESOURCE"),

@@ -20,7 +20,7 @@ from jobtop.cli.selection import (
     selection_of,
 )
 from jobtop.cli.text.stale import is_own_store, is_stale, status_text
-from jobtop.core.errors import UsageError
+from jobtop.core.errors import EngineError, ExitCode, UsageError
 from jobtop.core.measure.collectors.proc import is_alive
 from jobtop.core.model import Job, Status
 from jobtop.core.run.scheduling import will_be_retried
@@ -81,7 +81,10 @@ def end_jobs(
     report: Callable[[str, Job], None],
     requested_by: str | None = None,
 ) -> int:
-    """Signal every job, then wait for all of them; return exit code 1 if processes of one are left."""
+    """Signal every job, then wait for all of them; return exit code 1 if processes of one are left.
+
+    A job whose engine does not answer is not touched: the exit code is 125.
+    """
     verb, done = ("kill", "killed") if by_force else ("stop", "stopped")
     orphaned = [job for job in targets if end_survivors(control, job)]
     given_up = [job for job in targets if job not in orphaned and cancel_retry(control, job)]
@@ -89,9 +92,16 @@ def end_jobs(
         report(done if job in orphaned else "cancelled the retry of", job)
     targets = [job for job in targets if job not in orphaned + given_up and can_act_on(control, job)]
     waiting = {job.id for job in targets if control.queue.waits(job)}
+    asked, problems = [], []
     for job in targets:
-        (control.kill if by_force else control.stop)(job, requested_by or f"jobtop {verb}")
-    targets = [job if job.shim is not None else control.find(job.id) for job in targets]
+        try:
+            (control.kill if by_force else control.stop)(job, requested_by or f"jobtop {verb}")
+            asked.append(job)
+        except EngineError as error:
+            problems.append(str(error))
+    for problem in dict.fromkeys(problems):
+        control.warn(problem)
+    targets = [job if job.shim is not None else control.find(job.id) for job in asked]
     left = Ending(targets, by_force).wait()
     for job in targets:
         if job not in left and control.finished(job).status.ended:
@@ -99,7 +109,7 @@ def end_jobs(
     for job in left:
         control.settle(job)
         control.warn(f"job {job.id[:8]} still has {kind_of(job).processes(job)} processes that cannot be ended")
-    return 1 if left else 0
+    return ExitCode.FAILED if problems else 1 if left else 0
 
 
 def is_live_here(app: App, job: Job) -> bool:

@@ -13,6 +13,7 @@ import click
 from jobtop.cli.app import App
 from jobtop.cli.files import PACKED, new_file, new_path, pack
 from jobtop.cli.selection import JOBS_HELP, complete_job_or_filter, filter_option, find_selected
+from jobtop.cli.workflow_jobs import workflow_jobs
 from jobtop.core.errors import UsageError
 from jobtop.core.model import Job
 from jobtop.core.query.selection import Selection, read_selection
@@ -57,6 +58,8 @@ def export(
 ) -> int:
     """Write jobs in a format that other programs read: the given jobs, those that match a filter, or all.
 
+    The number or the name of a workflow means the jobs of its last run.
+
     \b
     csv, jsonl   every sample of each job, as jobtop metrics prints them
     sqlite       the tables job_resource_samples and job_metadata, as Torc keeps them
@@ -67,8 +70,11 @@ def export(
     if style == "sqlite" and str(output) == "-":
         raise UsageError("--format sqlite writes a file: give --output PATH")
     selection = read_selection(words, filters, time.time())
+    workflow = None if filters else workflow_jobs(app, words, None)
     if selection == Selection():
         chosen = app.fleet.select(Query(reverse=True, limit=None))
+    elif workflow is not None:
+        chosen = workflow[1]
     else:
         chosen = find_selected(app, selection)
     exported = ExportedJobs(app, chosen)
@@ -76,7 +82,7 @@ def export(
         write_database(output, force, exported)
     else:
         with new_file("--output", output, force) as file:
-            WRITERS[style](file, exported, len(selection.references) == 1)
+            WRITERS[style](file, exported, workflow is None and len(selection.references) == 1)
     exported.warn_of_damage()
     exported.warn_of_age(style)
     return 0
@@ -85,6 +91,8 @@ def export(
 def style_of(output: Path) -> str:
     """Return the format that the name of a file says: jobs.jsonl, jobs.jsonl.gz; csv if it says none."""
     name = output.with_suffix("") if output.suffix == PACKED else output
+    if name.suffix == ".json":
+        raise UsageError(f"--output: {output}: samples are JSON Lines (.jsonl); --format writes another format")
     return STYLES.get(name.suffix, "csv")
 
 

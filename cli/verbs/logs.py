@@ -21,13 +21,13 @@ from jobtop.core.paths import StatePaths
 from jobtop.core.run.terminal_input import has_terminal
 from jobtop.core.text.output_streams import PlainStream, TerminalStream
 from jobtop.core.text.terminal_text import style_after
-from jobtop.core.units import format_bytes
 from jobtop.lifecycle.kinds.registry import why_no_output
 from jobtop.lifecycle.queue import Queue
 from jobtop.lifecycle.reconcile import current
 from jobtop.lifecycle.wait import Looks, unattended
 from jobtop.store.jobs import Jobs
 from jobtop.store.output.logs import CHUNK_BYTES, STREAMS, extent_at, is_one_log, log_path, open_log, tail_start
+from jobtop.store.output.whole import left_out_line
 from jobtop.store.references import FORMS_HELP
 
 POLL_SECONDS = 0.2
@@ -214,7 +214,7 @@ class LogReader:
         self._write(data)
 
     def _write_hole(self, size: int) -> None:
-        self._write(f"\n[jobtop: {format_bytes(size)} left out here: run.log_max]\n".encode())
+        self._write(left_out_line(size))
 
     def finish(self) -> None:
         """Print what waited for more: the start of an escape sequence or of a character."""

@@ -30,7 +30,8 @@ NOT_MEASURED = "not measured for this job"
 MIN_COLUMNS = 30
 MOST_DRAWN = 10  # jobs of a filter
 LONGEST_LABEL = 26
-SEED_VERB = "plot-resources"  # Torc's verb writes HTML pages
+SEED_VERB = "plot-resources"  # Torc's verb writes HTML pages, into the current directory
+PAGES_DIRECTORY = "plots"
 PAGE_OPTIONS = ("shared_js", "all_jobs", "job_ids")
 
 
@@ -53,7 +54,7 @@ PAGE_OPTIONS = ("shared_js", "all_jobs", "job_ids")
     "output",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Write a picture, x.svg or x.png, instead; with --html, the directory for the pages.",
+    help="Write a picture, x.svg or x.png, instead; with --html, the directory for the pages: plots unless given.",
 )
 @click.option("--svg", "svg_path", type=click.Path(path_type=Path), metavar="PATH", help="The same as --output x.svg.")
 @click.option("--html", is_flag=True, help="Write pages with charts to zoom into, and a report; see docs/plots.md.")
@@ -91,7 +92,8 @@ def plot(
 
         if options["svg_path"] is not None:
             raise UsageError("--svg writes a picture, and --html pages: give one of them")
-        return write_html(app, words, filters, keys, options)
+        default = Path() if ctx.info_name == SEED_VERB else Path(PAGES_DIRECTORY)
+        return write_html(app, words, filters, keys, options, default)
     for name in PAGE_OPTIONS:
         if options[name]:
             raise UsageError(f"--{name.replace('_', '-').replace('all-jobs', 'all')} is for --html")

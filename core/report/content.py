@@ -112,7 +112,7 @@ def thinned_curves(
         for order, position in enumerate(kept):
             values += [None] * (order in ends_gap)
             values.append(curve.values[position])
-        curves[curve.metric.key] = Curve(curve.metric, shown_times, values)
+        curves[curve.metric.key] = Curve(curve.metric, shown_times, values, is_thinned=True)
     return curves
 
 
@@ -125,7 +125,7 @@ def thin_again(curves: Mapping[str, Curve], keys: Sequence[str], max_points: int
             if len(kept) > max_points:
                 kept = select_positions(curve.times, [curve.values], max_points)
             times, values = [curve.times[place] for place in kept], [curve.values[place] for place in kept]
-            thinner[key] = Curve(curve.metric, times, values)
+            thinner[key] = Curve(curve.metric, times, values, is_thinned=True)
     return thinner
 
 

@@ -57,8 +57,8 @@ def job_sections(content: JobContent) -> str:
 
 def what_ran(job: Job) -> str:
     command = shell_text(job.command)
-    where = f" on {job.host}" if job.host else ""
-    return f"{command[:500]}{'…' if len(command) > 500 else ''}{where}, from {local(job.start_time)}"
+    what = f"{command[:500]}{'…' if len(command) > 500 else ''}{f' on {job.host}' if job.host else ''}".strip()
+    return f"{what}{', ' if what else ''}from {local(job.start_time)}"
 
 
 def job_cards(content: JobContent) -> str:

@@ -21,7 +21,9 @@ def report_html(
 ) -> str:
     """The report; `files` has the page of each job by its id, `others` are the pages about all of them."""
     is_single = len(contents) == 1
-    title = title or (shortened(contents[0].job.name, 120) if is_single else number_of(len(contents), "job"))
+    if is_single:
+        title = shortened(contents[0].job.name, 120)
+    title = title or number_of(len(contents), "job")
     body = job_sections(contents[0]) if is_single else set_sections(contents, files)
     pages = [*(files.values() if is_single else ()), *others]
     links = ", ".join(f'<a href="{shown(page)}">{shown(page)}</a>' for page in pages)

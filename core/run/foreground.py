@@ -28,6 +28,8 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 class Foreground:
     """Passes signals on to one job and waits for its end; calls `on_stop` at each request to end the job."""
 
+    idle_ms: int | None = None  # the longest wait without a look at signals; None: signals wake us
+
     def __init__(
         self,
         supervisor: Supervisor,
@@ -100,8 +102,11 @@ class Foreground:
             handler = signal.getsignal(number)
             if handler != signal.SIG_IGN:
                 handlers[number] = handler
-                signal.signal(number, lambda *_: None)
+                signal.signal(number, self._note)
         return handlers
+
+    def _note(self, *_: object) -> None:
+        """Handle a signal: nothing to do, since its number is written to the wakeup descriptor."""
 
     def _receive(self) -> Facts | None:
         terminal, status, wakeup = self.supervisor.terminal, self.supervisor.status_read, self.wakeup_read
@@ -113,7 +118,7 @@ class Foreground:
                 poll.register(terminal.master, select.POLLOUT)
             elif terminal and self.reads_input:
                 poll.register(0, select.POLLIN)
-            ready = poll.poll(None if self.on_lasting is None else LASTING_MS)
+            ready = poll.poll(self.idle_ms if self.on_lasting is None else LASTING_MS)
             if not ready and self.on_lasting is not None:
                 on_lasting, self.on_lasting = self.on_lasting, None
                 if on_lasting():
@@ -175,7 +180,7 @@ class Foreground:
         self.raw.leave()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, lambda *_: None)
+        signal.signal(signal.SIGTSTP, self._note)
         self._take_terminal()
         if self.pause is not None:
             self.pause(False)
@@ -282,8 +287,11 @@ def makes_signals(terminal: Terminal) -> bool:
     return bool(termios.tcgetattr(terminal.master)[3] & termios.ISIG)
 
 
-def set_up_terminal(terminal: Terminal) -> None:
-    """Give the terminal of the job the settings and the size of ours; without echo if we have none."""
+def set_up_terminal(terminal: Terminal, ours_is_raw: bool = True) -> None:
+    """Give the terminal of the job the settings and the size of ours; without echo if we have none.
+
+    If ours stays as it is, it adds a carriage return to each line feed, and that of the job must not.
+    """
     import termios
 
     if os.isatty(0):
@@ -291,7 +299,7 @@ def set_up_terminal(terminal: Terminal) -> None:
     else:
         settings = termios.tcgetattr(terminal.master)
         settings[3] &= ~termios.ECHO
-    if not os.isatty(1):
+    if not ours_is_raw or not os.isatty(1):
         settings[1] &= ~termios.ONLCR  # pipes and files get line feeds alone
     termios.tcsetattr(terminal.master, termios.TCSANOW, settings)
     copy_size(terminal)

@@ -119,12 +119,13 @@ def plan(
     refused: dict[object, str] = {}
     clocks: dict[tuple[float, int], str] = {}
     dependencies: dict[object, tuple[str | None, str | None]] = {((), ()): (None, None)}
+    has_failures = any(is_failure(status) for status in outcomes.values() if status is not QUEUED)
     for job in sorted(waiting, key=attrgetter("turn")):
         if job.is_paused:
             waits[job.id] = "paused"
             continue
         if (verdict := dependencies.get((job.after, job.after_end))) is None:
-            verdict = dependencies[job.after, job.after_end] = dependency_verdict(job, outcomes)
+            verdict = dependencies[job.after, job.after_end] = dependency_verdict(job, outcomes, has_failures)
         if verdict[0] is not None:
             cancel[job.id] = verdict[0]
         elif verdict[1] is not None:
@@ -306,21 +307,29 @@ def will_be_retried(status: Status, queued: Queued | None) -> bool:
     return queued is not None and queued.retries > 0 and queued.retried_by is None and status in RETRIED
 
 
-def dependency_verdict(job: Waiting, outcomes: Mapping[str, Status | None]) -> tuple[str | None, str | None]:
+def dependency_verdict(
+    job: Waiting, outcomes: Mapping[str, Status | None], has_failures: bool
+) -> tuple[str | None, str | None]:
     """In words, why a job is cancelled by the jobs it depends on, and why it waits for them."""
     unmet = [job_id for job_id in job.after if outcomes.get(job_id) is not SUCCESS]
-    if unmet and (why := failure(unmet, outcomes)) is not None:
+    if unmet and has_failures and (why := failure(unmet, outcomes)) is not None:
         return why, None
-    return None, must_first(unmet, "succeed") or still_live(job.after_end, outcomes)
+    if unmet:
+        return None, must_first_words(len(unmet), "succeed", *unmet[:SHOWN_IDS])
+    return None, still_live(job.after_end, outcomes) if job.after_end else None
 
 
 def failure(after: Iterable[str], outcomes: Mapping[str, Status | None]) -> str | None:
     """In words, which job had to succeed first and did not; None if none failed."""
     for job_id in after:
-        status = outcomes.get(job_id)
-        if status is not QUEUED and status is not SUCCESS and status not in LIVE:
+        if is_failure(status := outcomes.get(job_id)):
             return f"job {job_id[:8]}, which had to succeed first, {ENDED[status]}"
     return None
+
+
+def is_failure(status: Status | None) -> bool:
+    """Whether jobs that depend on one with this status can never start."""
+    return status is not QUEUED and status is not SUCCESS and status not in LIVE
 
 
 def still_live(after_end: Iterable[str], outcomes: Mapping[str, Status | None]) -> str | None:

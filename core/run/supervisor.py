@@ -121,7 +121,8 @@ class Supervisor:
         if not os.path.exists(os.devnull) or not (HAS_PROC or sys.platform != "linux"):
             raise FileNotFoundError(errno.ENOENT, "a part of the machine that every job needs is missing")
         self.terminal = terminal
-        self.copied: tuple[int, ...] = ()  # of our descriptors, those that get the output of a detached job too
+        # Of our descriptors, those that get the output of the job too; None: both, or none of a detached job.
+        self.copied: tuple[int, ...] | None = None
         self.job_id = new_id()
         order_read, self._order_write = os.pipe()
         enlarge(self._order_write)
@@ -193,8 +194,10 @@ class Supervisor:
         return started
 
     def close(self) -> None:
-        """Close the pipe for orders."""
-        os.close(self._order_write)
+        """Close the pipe for orders, if it is open."""
+        pipe, self._order_write = self._order_write, -1
+        if pipe >= 0:
+            os.close(pipe)
 
     def close_terminal(self) -> None:
         """Close our end of the terminal of the job, which the shim holds too."""
@@ -273,7 +276,7 @@ class Supervisor:
             "cwd": os.fsencode(spec.cwd),
             "directory": directory,
             "is_detached": spec.detached,
-            "copied": list(self.copied if spec.detached else (1, 2)),
+            "copied": list(((1, 2), ())[spec.detached] if self.copied is None else self.copied),
             "stdin": "inherit" if with_stdin and not spec.detached else "null",
             "terminal": self.terminal.order() if self.terminal is not None and spec.pty else None,
             "log_max": spec.log_max_bytes,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1024 * 1024
 PROBE_SECONDS, MOST_SLOWNESS = 0.02, 8.0  # CPU time that tells how busy the machine is; pauses grow by this at most
+SAMPLED_SHARE = 0.4
+SLOWNESS_STEPS = 4  # how often a long load looks how busy the machine is
 SHELL_LOOP = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done"
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 JOB_CGROUP = "jobtop-"  # how the name of a job's own cgroup begins
@@ -271,12 +273,18 @@ def slowness() -> float:
     return min(max(1.0, (time.monotonic() - began) / PROBE_SECONDS), MOST_SLOWNESS)
 
 
+def stay_sampled(seconds: float) -> None:
+    """Sleep until samples were taken: 40 % of the time is enough on a quiet machine, a busy one may need longer."""
+    for _ in range(SLOWNESS_STEPS):
+        time.sleep(max(1.0, SAMPLED_SHARE * slowness()) * seconds / SLOWNESS_STEPS)
+
+
 def file_twice(report: str, size: int, seconds: float) -> None:
     """Read a file twice, each time in a few steps over a time; at the end keep it open for as long as a step.
 
     On a busy machine jobtop comes to read positions later: the pauses are as much longer as work takes longer there.
     """
-    steps = 4
+    steps = SLOWNESS_STEPS
     with open("twice", "wb") as file:
         file.truncate(size)
     for _ in range(2):
@@ -291,7 +299,10 @@ def file_twice(report: str, size: int, seconds: float) -> None:
 
 
 def network(report: str, size: int, seconds: float) -> None:
-    """Send bytes over TCP from a process to its child, evenly over a time, and exit at once."""
+    """Send bytes over TCP from a process to its child, evenly over a time, and exit at once.
+
+    On a busy machine jobtop comes to list connections later: the time is as much longer as work takes longer there.
+    """
     import socket
 
     try:
@@ -310,10 +321,14 @@ def network(report: str, size: int, seconds: float) -> None:
 
     child = spawn(receive)
     client = socket.create_connection(server.getsockname())
-    block, begin = bytes(CHUNK_BYTES // 16), time.monotonic()
-    for number in range(1, size // len(block) + 1):
+    block = bytes(CHUNK_BYTES // 16)
+    blocks, due, step = size // len(block), time.monotonic(), 0.0
+    for number in range(blocks):
+        if number % (blocks // SLOWNESS_STEPS) == 0:
+            step = slowness() * seconds / blocks
         client.sendall(block)
-        time.sleep(max(0.0, begin + number * len(block) / size * seconds - time.monotonic()))
+        due += step
+        time.sleep(max(0.0, due - time.monotonic()))
     client.close()
     os.waitpid(child, 0)
     finish(report)
@@ -352,7 +367,7 @@ def shared(report: str, size: int, count: int, seconds: float) -> None:
         os.read(reader, 1)
 
     pids = [spawn(stay) for _ in range(count)]
-    time.sleep(seconds)
+    stay_sampled(seconds)
     together = memory_together([os.getpid(), *pids])
     os.close(writer)
     wait_for_children()
@@ -376,7 +391,7 @@ def copy_on_write(report: str, size: int, count: int, seconds: float) -> None:
     pids = [spawn(write) for _ in range(count)]
     for _ in range(count):
         os.read(reader, 1)
-    time.sleep(seconds)
+    stay_sampled(seconds)
     together = memory_together([os.getpid(), *pids])
     os.close(release_write)
     wait_for_children()
@@ -468,7 +483,7 @@ def beside_daemon(report: str, own_size: int, size: int, seconds: float) -> None
     os.waitpid(spawn(detach), 0)
     memory = written_memory(own_size)
     daemon = int(os.read(reader, 64))
-    time.sleep(seconds)
+    stay_sampled(seconds)
     together = memory_together([os.getpid(), daemon])
     del memory
     finish(report, NO_PSS if together is None else None, together_bytes=together)

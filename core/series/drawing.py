@@ -36,6 +36,7 @@ class Curve:
     metric: Metric
     times: list[float]
     values: list[Number | None]
+    is_thinned: bool = False  # its times are uneven; None marks gaps
 
     @property
     def is_rate(self) -> bool:
@@ -59,7 +60,7 @@ def make_curve(metric: Metric, times: list[float], column: list[Number | None]) 
 def segments(curve: Curve) -> list[Points]:
     """Return the unbroken parts of a curve; it breaks at absent values and at gaps."""
     parts: list[Points] = [[]]
-    silences = set(gaps(curve.times))
+    silences = set() if curve.is_thinned else set(gaps(curve.times))
     for position, (moment, value) in enumerate(zip(curve.times, curve.values, strict=True)):
         if value is None or position in silences:
             parts.append([])

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from jobtop.core.workflow.plan import PlannedJob
 
 MOST_NAMES = 4  # of what a job depends on
+MERMAID = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;"})
 
 
 def stage_lines(workflow: Workflow) -> list[str]:
@@ -45,15 +46,14 @@ def dot_lines(workflow: Workflow) -> list[str]:
 
 def mermaid_lines(workflow: Workflow) -> list[str]:
     numbers = {name: number for number, name in enumerate(workflow.jobs)}
-    nodes = [f"  j{number}[{quoted(name, '#quot;')}]" for name, number in numbers.items()]
+    nodes = [f'  j{number}["{printable(name).translate(MERMAID)}"]' for name, number in numbers.items()]
     edges = [f"  j{numbers[other]} --> j{numbers[job.name]}" for job in workflow.jobs.values() for other in job.after]
     return ["flowchart LR", *nodes, *edges]
 
 
-def quoted(text: str, quote: str = '\\"') -> str:
+def quoted(text: str) -> str:
     """A name in quotes; control characters are shown as escapes, which Graphviz must not obey."""
-    safe = printable(text).replace("\\", "\\\\") if quote == '\\"' else printable(text).replace("#", "#35;")
-    return '"' + safe.replace('"', quote) + '"'
+    return '"' + printable(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def plan_lines(plans: Sequence[PlannedJob]) -> list[str]:

@@ -22,7 +22,8 @@ NAN = float("nan")
 STATUSES = (Status.SUCCESS, Status.FAILED, Status.TIMEOUT, Status.ERROR)  # that a caller may give a job
 PROFILE, HAS_RESULT = "profile", "has_result"  # in the findings of a job
 PROFILER = "ResourceProfiler"  # the tool of profiles, which are no jobs of Keystone
-TEXTS = frozenset({"tool", "script", "error", "name", "product"})  # which stay None where there is none
+# Keys with a text or a list, which stay None where there is none.
+TEXTS = frozenset("tool script error start_time end_time stdout stderr detailed_profile name product".split())
 PARTS = {  # what can be chosen of a profile, and its key there
     "cpu": "cpu",
     "memory": "memory",
@@ -95,9 +96,9 @@ def task_entry(task: Task, absent: float | None = None) -> dict[str, Any]:
 
 
 def with_nan(value: Any, key: str | None = None) -> Any:
-    """The same with NaN where a number is absent; texts stay None."""
+    """The same with NaN where a number is absent; texts stay None, and parameters are the caller's."""
     if isinstance(value, dict):
-        return {key: with_nan(item, key) for key, item in value.items()}
+        return {name: item if name == "params" else with_nan(item, name) for name, item in value.items()}
     if isinstance(value, list):
         return [with_nan(item, key) for item in value]
     return NAN if value is None and key not in TEXTS else value

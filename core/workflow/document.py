@@ -17,6 +17,7 @@ from jobtop.core.plain_files import UnsafeFile, read_plain
 from jobtop.core.record import record
 from jobtop.core.units import format_bytes, printable
 from jobtop.core.workflow.lines import json_lines, toml_lines
+from jobtop.core.workflow.parameters import is_too_large
 
 Place = tuple[str | int, ...]  # the keys and positions that lead to a value
 
@@ -24,6 +25,9 @@ MOST_BYTES = 16 << 20
 MOST_JSON5_BYTES = 1 << 20  # its parser is slow
 MOST_VALUES = 1_000_000
 DEEPEST = 40
+LONGEST_NUMBER = 40  # characters
+TOO_LARGE = "a number in it is too large"
+SECOND_DOCUMENT = "a file has one document; here is a second one"
 KINDS = {".yaml": "YAML", ".yml": "YAML", ".toml": "TOML", ".json": "JSON", ".json5": "JSON5"}
 UNNAMED_FORMAT = "a workflow file ends in .yaml, .yml, .toml, .json or .json5"
 
@@ -68,12 +72,27 @@ def parse(name: str, text: str, kind: str) -> tuple[Any, dict[Place, int]]:
         if kind == "YAML":
             return _parse_yaml(name, text)
         if kind == "TOML":
-            return tomllib.loads(text), toml_lines(text)
+            return _parse_toml(name, text), toml_lines(text)
         return _parse_json(name, text, kind), json_lines(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{name}: {printable(str(error))}") from None
     except RecursionError:
         raise ConfigError(f"{name}: its values are nested too deeply") from None
+
+
+def _parse_toml(name: str, text: str) -> Any:
+    try:
+        value = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name}: {printable(str(error))}") from None
+    except ValueError:  # Python refuses to read thousands of digits
+        raise ConfigError(f"{name}: {TOO_LARGE}") from None
+    inside: list[Any] = [value]
+    while inside:
+        each = inside.pop()
+        if isinstance(each, dict | list):
+            inside += each.values() if isinstance(each, dict) else each
+        elif isinstance(each, int) and is_too_large(each):
+            raise ConfigError(f"{name}: {TOO_LARGE}")
+    return value
 
 
 def _parse_json(name: str, text: str, kind: str) -> Any:
@@ -86,8 +105,13 @@ def _parse_json(name: str, text: str, kind: str) -> Any:
             raise ConfigError(f'{name}: the key "{printable(twice)}" is there twice in one table')
         return found
 
+    def whole(digits: str, base: int = 10) -> int:
+        if len(digits) > LONGEST_NUMBER or is_too_large(int(digits, base)):
+            raise ConfigError(f"{name}: {TOO_LARGE}")
+        return int(digits, base)
+
     try:
-        return json.loads(text, object_pairs_hook=table)
+        return json.loads(text, object_pairs_hook=table, parse_int=whole)
     except ValueError as error:
         if kind == "JSON":
             line, why = getattr(error, "lineno", 1), getattr(error, "msg", error)
@@ -97,7 +121,7 @@ def _parse_json(name: str, text: str, kind: str) -> Any:
     import json5
 
     try:
-        return json5.loads(text, object_pairs_hook=table)
+        return json5.loads(text, object_pairs_hook=table, parse_int=whole)
     except ValueError as error:
         line, _, why = str(error).removeprefix("<string>:").partition(" ")
         raise ConfigError(f"{name}:{line.rstrip(':')}: {printable(why)}") from None
@@ -111,11 +135,14 @@ def _parse_yaml(name: str, text: str) -> tuple[Any, dict[Place, int]]:
     try:
         root = loader.get_single_node()
         reader = _YamlReader(name, yaml, loader)
+        if root is not None and "*" in text:
+            reader.refuse_bombs(root)
         return (None if root is None else reader.value(root, ())), reader.lines
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1
-        raise ConfigError(f"{name}:{line}: {printable(error.problem or str(error))}") from None
+        said = SECOND_DOCUMENT if error.problem == "but found another document" else error.problem or str(error)
+        raise ConfigError(f"{name}:{line}: {printable(said)}") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{name}: {printable(str(error).splitlines()[0])}") from None
     finally:
@@ -130,14 +157,43 @@ class _YamlReader:
         self.lines: dict[Place, int] = {}
         self.count = 0
 
-    def value(self, node: Any, place: Place) -> Any:
+    def refuse_bombs(self, root: Any) -> None:
+        """Count the values that aliases would make, each node once: a bomb has more than could be made one by one."""
+        sizes: dict[int, int] = {}
+        path = [(root, iter(self._inside(root)))]
+        while path:
+            node, children = path[-1]
+            child = next(children, None)
+            if child is None:
+                path.pop()
+                sizes[id(node)] = 1 + sum(sizes[id(each)] for each in self._inside(node))
+                if sizes[id(node)] > MOST_VALUES:
+                    raise self._too_many(node)
+            elif id(child) not in sizes:
+                if len(path) > DEEPEST:
+                    raise self._too_deep(child)
+                path.append((child, iter(self._inside(child))))
+
+    def _inside(self, node: Any) -> list[Any]:
+        if isinstance(node, self.yaml.MappingNode):
+            return [value for _, value in node.value]
+        return list(node.value) if isinstance(node, self.yaml.SequenceNode) else []
+
+    def _too_many(self, node: Any) -> ConfigError:
         line = node.start_mark.line + 1
-        self.lines.setdefault(place, line)
+        return ConfigError(f"{self.name}:{line}: it has more than {MOST_VALUES:,} values; aliases count as copies")
+
+    def _too_deep(self, node: Any) -> ConfigError:
+        line = node.start_mark.line + 1
+        return ConfigError(f"{self.name}:{line}: its values are nested too deeply, or contain themselves")
+
+    def value(self, node: Any, place: Place) -> Any:
+        self.lines.setdefault(place, node.start_mark.line + 1)
         self.count += 1
         if self.count > MOST_VALUES:
-            raise ConfigError(f"{self.name}:{line}: it has more than {MOST_VALUES:,} values; aliases count as copies")
+            raise self._too_many(node)
         if len(place) > DEEPEST:
-            raise ConfigError(f"{self.name}:{line}: its values are nested too deeply, or contain themselves")
+            raise self._too_deep(node)
         if isinstance(node, self.yaml.MappingNode):
             return self._table(node, place)
         if isinstance(node, self.yaml.SequenceNode):
@@ -171,7 +227,16 @@ class _YamlReader:
         if kind == "bool":
             return text.lower() == "true" if text.lower() in ("true", "false") else text
         if kind in ("int", "float") and ":" not in text:
-            return self.loader.construct_object(node)
+            return self._number(node)
         if kind == "null":
             return None
         return text
+
+    def _number(self, node: Any) -> Any:
+        try:
+            number = self.loader.construct_object(node)
+        except ValueError:  # Python refuses to read thousands of digits
+            number = None
+        if number is None or (isinstance(number, int) and is_too_large(number)):
+            raise ConfigError(f"{self.name}:{node.start_mark.line + 1}: {TOO_LARGE}")
+        return number

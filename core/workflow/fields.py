@@ -113,6 +113,15 @@ def text_table(value: Any) -> dict[str, str]:
     return {key: text(each) for key, each in table(value).items()}
 
 
+def variables(value: Any) -> dict[str, str]:
+    """The environment of a job."""
+    found = text_table(value)
+    for key in found:
+        if not key or "=" in key or "\0" in key:
+            raise BadValue(f'"{printable(key[:40])}" cannot be the name of a variable')
+    return found
+
+
 def tags(value: Any) -> dict[str, str]:
     """A table, or a list of `key` and `key=value`."""
     if isinstance(value, dict):
@@ -189,7 +198,7 @@ JOB: dict[str, Parser] = {
     **PARAMETERS,
     "tags": tags,
     "priority": whole,
-    "env": text_table,
+    "env": variables,
     "image": word,
     "timeout": duration,
     "retries": count,

@@ -31,5 +31,5 @@ def impossible_requests(found: Loaded) -> Loaded:
         why = impossible(limits_of(job.requirements), host)
         if why is not None:
             text = f"it {why} {ACCEPTED}"
-            problems.setdefault((job.place, why), Problem(text, f"jobs.{printable(job.name)}"))
+            problems.setdefault((job.place, why), Problem(text, f"jobs.{printable(job.name)}", job.line))
     return replace(found, workflow=None, problems=tuple(problems.values())) if problems else found

@@ -9,8 +9,9 @@ import re
 
 Place = tuple[str | int, ...]
 
+# Possessive: without `+`, Python keeps a note of each character of a text, to go back to.
 TOKENS = re.compile(
-    r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/)|(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<mark>[{}\[\]:,])"""
+    r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/)|(?P<text>"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')|(?P<mark>[{}\[\]:,])"""
     r"""|(?P<word>[^\s{}\[\]:,"'/]+|/)""",
     re.DOTALL,
 )
@@ -76,7 +77,7 @@ def toml_lines(text: str) -> dict[Place, int]:
             found[(*prefix, *_parts(key[1]))] = number
         until = next((quotes for quotes in ('"""', "'''") if line.count(quotes) % 2), "")
         if not until:
-            plain = re.sub(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*", "", line)
+            plain = re.sub(r"\"(?:[^\"\\]++|\\.)*+\"|'[^']*+'|#.*", "", line)
             depth = max(0, depth + sum(plain.count(mark) for mark in "[{") - sum(plain.count(mark) for mark in "]}"))
     return found
 

@@ -95,6 +95,7 @@ class WorkflowJob:
     timeout_seconds: float | None = None
     retries: int = 0
     place: Place = ()
+    line: int | None = None
 
 
 @record

@@ -38,7 +38,14 @@ def parameter_values(value: Any) -> list[Scalar]:
     return [_number(text) if _number(text) is not None else text]  # type: ignore[list-item]
 
 
+def is_too_large(number: int) -> bool:
+    """Whether a whole number has more than 64 bits: such numbers can be slow to handle, and nothing needs them."""
+    return number.bit_length() > 63
+
+
 def _scalar(value: Any) -> Scalar:
+    if isinstance(value, int) and is_too_large(value):
+        raise BadValue("has a number that is too large")
     if isinstance(value, str | int | float | bool):
         return value
     raise BadValue(f"has a value that is no text and no number; {SUCH_AS}")
@@ -68,9 +75,10 @@ def _range(text: str) -> list[Scalar]:
     assert step is not None
     if step == 0 or (last - first) * step < 0:
         raise BadValue(f'"{printable(text[:60])}" is an empty range: its step leads away from its end')
-    count = math.floor((last - first) / step + 1e-9) + 1
-    if count > MOST_VALUES:
-        raise BadValue(f"has {count:,} values; {MOST_VALUES:,} are the most")
+    steps = (last - first) / step + 1e-9
+    if steps >= MOST_VALUES:
+        raise BadValue(f"has {steps + 1:,.0f} values; {MOST_VALUES:,} are the most")
+    count = math.floor(steps) + 1
     values = [first + number * step for number in range(count)]
     return [round(value, 10) if isinstance(value, float) else value for value in values]
 
@@ -81,7 +89,8 @@ def _number(text: str) -> int | float | None:
             number = kind(text.strip())
         except ValueError:
             continue
-        return number if math.isfinite(number) else None
+        fits = math.isfinite(number) if isinstance(number, float) else not is_too_large(number)
+        return number if fits else None
     return None
 
 

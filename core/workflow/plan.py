@@ -58,7 +58,7 @@ def _turn(plan: PlannedJob, method: str) -> tuple[float, ...]:
 
 def _add_action(plans: dict[str, PlannedJob], workflow: Workflow, action: Action) -> None:
     """Add the job of an action; jobs that come after it wait for its end, whether it succeeds or not."""
-    name = _free_name(action.trigger, plans)
+    name = free_name(action.trigger, plans)
     plan = PlannedJob(name, ACTION, "\n".join(("set -e", *action.commands)))
     followers: Iterable[str] = ()
     if action.trigger == "on_workflow_start":
@@ -75,7 +75,7 @@ def _add_action(plans: dict[str, PlannedJob], workflow: Workflow, action: Action
     plans[name] = plan
 
 
-def _free_name(wanted: str, taken: Mapping[str, object]) -> str:
+def free_name(wanted: str, taken: Mapping[str, object]) -> str:
     name, number = wanted, 1
     while name in taken:
         number += 1

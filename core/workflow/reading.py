@@ -185,6 +185,7 @@ class Reader:
             timeout_seconds=entry.get("timeout"),
             retries=entry.get("retries", 0),
             place=place,
+            line=self.checker.document.line(place),
         )
 
     def _requirements(self, entry: Mapping[str, Any], place: Place) -> Requirements | None:

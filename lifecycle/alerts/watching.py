@@ -231,9 +231,11 @@ class AlertWatch:
             if job.status is not known.status:  # paused, or resumed
                 self._joined[key] = job
                 self.evaluator.join(job)
-            if not has_disks and key in self._output_sizes and self.evaluator.repeats_itself(key):
-                continue  # no process of it has run: it has written nothing
-            size = output_bytes(self.paths, job)
+            # If no process of it has run, it has written nothing.
+            is_known = key in self._output_sizes and self.evaluator.repeats_itself(key)
+            if is_known and not has_disks:
+                continue
+            size = self._output_sizes[key] if is_known else output_bytes(self.paths, job)
             if has_disks or size != self._output_sizes.get(key):
                 self._output_sizes[key] = size
                 disk = self._slow_keys.of_job(job.cwd) if has_disks else {}

@@ -15,6 +15,7 @@ from jobtop.core.record import replace
 from jobtop.core.run.containers.end import ContainerEnd, end_from
 from jobtop.core.run.containers.facts import FINDING
 from jobtop.core.state_files import read_state_file
+from jobtop.lifecycle.containers.silence import ENGINE_SECONDS, SILENCE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,7 +156,8 @@ def ask_end_of(job: Job) -> ContainerEnd | None:
         return ContainerEnd(why_unknown="its record does not name its engine")
     container_id, started_at = container_id_of(job), started_at_of(job)
     due = time.monotonic() + NOTE_SECONDS
-    with Engine(endpoint) as engine:
+    with Engine(endpoint, ENGINE_SECONDS) as engine:
+        SILENCE.check(engine)
         while (end := ask_end(engine, container_id, started_at)) is None and time.monotonic() < due:
             time.sleep(NOTE_PAUSE_SECONDS)
         return end or _remembered(engine, container_id, started_at)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from jobtop.core.measure.collectors.docker.model import EngineInfo
 
-SECONDS = 2.5  # for all engines together: verbs answer within 3 s
+SECONDS = 2.0  # for all engines together: verbs answer within 3 s, also on a busy machine
+INFO_SECONDS = 30.0  # for an engine that has answered to say what it is
 NAMED = ("DOCKER_HOST", "CONTAINER_HOST")  # with one of these, or a context, no other engine is tried
 ASKED_FOR = "--engine"
 
@@ -48,7 +49,7 @@ def find_engine(
 
 def _asked(engine: Engine) -> EngineInfo:
     try:
-        return engine.info()
+        return engine.info(INFO_SECONDS)
     except EngineError:
         engine.close()
         raise

@@ -72,11 +72,11 @@ def recover(
     except NoSuchContainer:
         container = None
     except EngineError as error:
-        return _given_up(directory, file, str(error))
+        return given_up(directory, file, str(error))
     if container is not None and container.is_alive:
         return None
     if container is not None and file.told is None and not container.is_over:
-        return _given_up(directory, file, NOT_NOTED)
+        return given_up(directory, file, NOT_NOTED)
     told = file.told or told_by(container, sent)
     if container is not None and container.state in NEW:
         told = Told(failure=125, error=NEVER_BEGAN)
@@ -100,7 +100,7 @@ def remove_orphans(engine: Engine, job_id: str) -> None:
             engine.remove(container.id, force=True)
 
 
-def _given_up(directory: str, file: ContainerFile, why: str) -> ContainerFile | None:
+def given_up(directory: str, file: ContainerFile, why: str) -> ContainerFile | None:
     """Wait for the engine, but not for ever: then the exit code is unknown."""
     now = time.time()
     if file.told is not None:

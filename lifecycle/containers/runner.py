@@ -24,6 +24,7 @@ from jobtop.core.run.containers.order import order_from
 from jobtop.core.state_files import remove_file
 from jobtop.core.units import printable
 from jobtop.lifecycle.containers import cgroups
+from jobtop.lifecycle.containers.early_notice import EarlyNotice
 from jobtop.lifecycle.containers.endings import told_by
 from jobtop.lifecycle.containers.engines import find_engine
 from jobtop.lifecycle.containers.images import ready_image
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from jobtop.core.measure.collectors.docker.client import Engine
     from jobtop.core.measure.collectors.docker.model import Container, PullStep
+    from jobtop.core.measure.collectors.oom_notice import OomNotice
 
 CALL_SECONDS = 120.0  # for creating and starting a container on a busy machine
 RETRY_SECONDS, NOTE_PAUSE_SECONDS = 0.3, 0.05
@@ -73,6 +75,7 @@ class Runner:
         self.engine: Engine
         self.signals: Signals | None = None
         self.watch: ExitWatch | None = None
+        self.notice: OomNotice | None = None
         self._lost_at = 0.0  # when the connection to the engine was lost, or the container seen last
         self.file = ContainerFile(
             runner=identify(os.getpid()),
@@ -98,10 +101,14 @@ class Runner:
                 return self._fail(str(error), ExitCode.FAILED)
             return self._fail(*failure_of(str(error), self._program))  # Podman looks for the command at the attach
         self._catch_signals()
+        early = EarlyNotice(self.file.parents, self._id)
+        early.start()
         try:
             self.engine.start(self._id)
         except EngineError as error:
             return self._fail(*failure_of(str(error), self._program))
+        finally:
+            self.notice = early.end()
         self._note_start()
         output = Output(self.is_tty, self._on_broken)
         if self.has_input:
@@ -177,7 +184,7 @@ class Runner:
             found = container_cgroups(pid, self._id) if pid and self._is_local else ()
             init = identify(pid) if found else None
             if init is not None and init.start is not None:
-                self.watch = ExitWatch(init, found)
+                self.watch = ExitWatch(init, found, self.notice)
                 self.watch.start()
                 if self.signals is not None:
                     self.signals.init = init
@@ -257,12 +264,12 @@ class Runner:
         if watch is not None:
             watch.join(1.0)
             self._note_runtime(watch)
-            self.file = replace(self.file, peak_bytes=watch.peak_bytes or None)
+            self.file = replace(self.file, peak_bytes=watch.peak_bytes or None, exited_boottime=watch.exited_boottime)
         own = watch.texts if watch is not None else {}
         is_killed = container is not None and container.exit_code == 128 + signal.SIGKILL and signal.SIGKILL not in sent
-        if container is not None and watch is not None and is_killed and not container.is_oom_killed:
-            is_over = cgroups.counted_oom(own) > 0 or watch.ran_out_of_memory()  # Podman does not tell with version 1
-            container = replace(container, is_oom_killed=is_over)
+        if container is not None and is_killed and not container.is_oom_killed:
+            # Podman does not tell with version 1, and Docker not always of a container that ended at once.
+            container = replace(container, is_oom_killed=cgroups.counted_oom(own) > 0 or self._ran_out_of_memory())
         told = told_by(container, sent)
         if self.signals is not None and self.signals.dropped is not None and told.signal == signal.SIGKILL:
             told = replace(told, signal=self.signals.dropped)
@@ -277,6 +284,11 @@ class Runner:
                 self.engine.remove(self._id)
         cgroups.remove_parents(parents)
         return told.exit_code if told.exit_code is not None else int(told.failure or ExitCode.FAILED)
+
+    def _ran_out_of_memory(self) -> bool:
+        if self.watch is not None:
+            return self.watch.ran_out_of_memory()
+        return self.notice is not None and self.notice.has_happened()
 
     def _note_runtime(self, watch: ExitWatch) -> None:
         if not watch.runtime_name:

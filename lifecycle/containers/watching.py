@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from glob import glob
 
+from jobtop.core.clock import BOOTTIME
 from jobtop.core.errors import EngineError
 from jobtop.core.measure.collectors import oom_notice
 from jobtop.core.measure.collectors.job_cgroup import parse_memory
@@ -19,6 +20,7 @@ from jobtop.lifecycle.containers.cgroups import read_evidence
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from jobtop.core.measure.collectors.docker.client import Engine
+    from jobtop.core.measure.collectors.oom_notice import OomNotice
     from jobtop.core.model import Identity
 
 FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.02, 2.0  # between two looks at its memory
@@ -33,7 +35,7 @@ PIPE_SECONDS = 1.0  # for a container to end after its reader has gone
 class ExitWatch(threading.Thread):
     """Waits for the first process of a container, and reads its cgroups before the engine removes them."""
 
-    def __init__(self, init: Identity, cgroups: tuple[str, ...]) -> None:
+    def __init__(self, init: Identity, cgroups: tuple[str, ...], notice: OomNotice | None = None) -> None:
         super().__init__(name="jobtop-exit", daemon=True)
         self.init, self.cgroups = init, cgroups
         self.texts: dict[str, str] = {}
@@ -42,7 +44,8 @@ class ExitWatch(threading.Thread):
         self.runtime_seconds = 0.0
         self.runtime_bytes = 0
         self.peak_bytes = 0
-        self._notice = oom_notice.listen(cgroups)
+        self.exited_boottime: float | None = None
+        self._notice = notice or oom_notice.listen(cgroups)
         self._oom_text = ""  # the last reading of its OOM kills
         self._began = time.monotonic()
 
@@ -60,6 +63,7 @@ class ExitWatch(threading.Thread):
                 self._look_at_memory()
                 self._look_at_oom()
                 self._look_at_runtime()
+            self.exited_boottime = time.clock_gettime(BOOTTIME)
             self.texts = read_evidence(self.cgroups)
             if self._oom_text:
                 self.texts.setdefault(oom_notice.CONTROL, self._oom_text)
@@ -94,7 +98,7 @@ class ExitWatch(threading.Thread):
 
     def _look_at_memory(self) -> None:
         texts = (read_text(f"{directory}/memory.stat") for directory in self.cgroups)
-        used = max((parse_memory(text).get("mem.used", 0) for text in texts if text), default=0)
+        used = max((parse_memory(text.encode()).get("mem.used", 0) for text in texts if text), default=0)
         self.peak_bytes = max(self.peak_bytes, int(used))
 
     def _look_at_runtime(self) -> None:

@@ -54,6 +54,9 @@ class AttachedKind:
             return f"this jobtop runs inside job {job.id[:8]}: act on it from outside"
         return None
 
+    def ensure_reachable(self, job: Job) -> None:
+        """No engine is needed."""
+
     def stop(self, job: Job) -> bool:
         process_tree.end(root_of(job), job.grace_seconds)
         return True

@@ -22,7 +22,8 @@ from jobtop.core.run.containers.file import Told, read_container, with_finding, 
 from jobtop.core.run.containers.outcome import completed, conclude_with, facts_without_shim
 from jobtop.core.run.facts import ENDED, read_facts, read_started
 from jobtop.lifecycle.containers.engines import engine_at
-from jobtop.lifecycle.containers.recovery import recover, recovering, remove_orphans
+from jobtop.lifecycle.containers.recovery import given_up, recover, recovering, remove_orphans
+from jobtop.lifecycle.containers.silence import ENGINE_SECONDS, SILENCE
 from jobtop.lifecycle.ends import stored_observation
 from jobtop.lifecycle.kinds.kind import Order
 from jobtop.lifecycle.kinds.process import ProcessKind, finish, root_of, update_from_files
@@ -46,7 +47,6 @@ RUNNER = "jobtop.lifecycle.containers.runner"
 TAKEN_OVER = "taken_over"  # an event: the runner or the shim was killed, and the container goes on
 NO_DIRECTORY = "a container job needs a place for its files: set JOBTOP_HOME to a directory that can be written"
 NO_ENGINE = "the files of its runner are damaged"
-ENGINE_SECONDS = 2.0
 LOG_MAX_BYTES = 256 * 1024 * 1024
 
 
@@ -74,6 +74,12 @@ class ContainerKind(ProcessKind):
             return False
         file = read_container(paths.names.job(job.id))
         return file is None or file.told is not None or file.init is None or not is_alive(file.init)
+
+    def ensure_reachable(self, job: Job) -> None:
+        if container_of(job) is not None and self.is_alive(job):
+            engine, _ = engine_of(job)
+            with engine:
+                SILENCE.check(engine)
 
     def stop(self, job: Job) -> bool:
         """Send TERM to the shim; without one the engine sends TERM to the container, and KILL after the grace."""
@@ -156,7 +162,8 @@ class ContainerKind(ProcessKind):
         if file is None:
             return finish(jobs, paths, job, ended, add_samples=add_samples, secrets=secrets)
         if file.id is None and file.told is None and file.engine is not None:
-            with engine_at(file.engine, timeout_seconds=ENGINE_SECONDS) as engine:
+            with engine_at(file.engine, timeout_seconds=ENGINE_SECONDS) as engine, suppress(EngineError):
+                SILENCE.check(engine)
                 remove_orphans(engine, job.id)
         started = read_started(paths.names.job(job.id))
         return finish(
@@ -254,6 +261,10 @@ def asked_end(paths: StatePaths, job: Job, file: ContainerFile, must_end: bool) 
     started, killed = read_started(directory), None
     assert file.engine is not None
     with engine_at(file.engine, file.engine_name, ENGINE_SECONDS) as engine:
+        try:
+            SILENCE.check(engine)
+        except EngineError as error:
+            return given_up(directory, file, str(error))
         if must_end and file.id is not None:
             if file.init is not None and is_alive(file.init):
                 killed = f"{file.init.pid} {name_of(file.init.pid)}"
@@ -277,11 +288,11 @@ def is_container(job: Job) -> bool:
     return container_of(job) is not None and job.shim is not None and job.shim.pid == job.pid
 
 
-def engine_of(job: Job, timeout_seconds: float = ENGINE_SECONDS) -> tuple[Engine, str]:
+def engine_of(job: Job, timeout_seconds: float | None = None) -> tuple[Engine, str]:
     """The engine of a job, and the id of its container."""
     found = container_of(job)
     assert found is not None
-    return engine_at(found[0], timeout_seconds=timeout_seconds), found[1]
+    return engine_at(found[0], timeout_seconds=timeout_seconds or ENGINE_SECONDS), found[1]
 
 
 def end_container(engine: Engine, container_id: str) -> None:

@@ -13,6 +13,7 @@ from jobtop.core.run import process_tree
 from jobtop.core.run.containers.end import ContainerEnd, ended, with_engine_evidence
 from jobtop.core.run.containers.facts import FINDING
 from jobtop.lifecycle.containers.attached_ends import NOT_NOTED, ask_end_of, container_id_of, endpoint_of, read_end
+from jobtop.lifecycle.containers.silence import ENGINE_SECONDS, SILENCE
 from jobtop.lifecycle.ends import end_events, limits_of, observation_in, seen_seconds
 from jobtop.lifecycle.kinds.process import root_of
 
@@ -61,6 +62,9 @@ class AttachedContainerKind:
             return f"this jobtop runs inside job {job.id[:8]}: act on it from outside"
         return None
 
+    def ensure_reachable(self, job: Job) -> None:
+        self._ask(job, lambda engine, _: SILENCE.check(engine))
+
     def stop(self, job: Job) -> bool:
         """Have the engine stop the container: TERM (or its own signal), and KILL after the grace period."""
 
@@ -107,7 +111,7 @@ class AttachedContainerKind:
         if not self.is_alive(job):
             return False
         try:
-            with Engine(endpoint) as engine:
+            with Engine(endpoint, ENGINE_SECONDS) as engine:
                 act(engine, container_id_of(job))
         except EngineError:
             if self.is_alive(job):

@@ -62,6 +62,9 @@ if TYPE_CHECKING:
         def refusal(self, job: Job) -> str | None:
             """Why this process must not act on the job; None if it may."""
 
+        def ensure_reachable(self, job: Job) -> None:
+            """EngineError if an engine has to act on the job and does not answer; before a request is recorded."""
+
         def stop(self, job: Job) -> bool:
             """Have all processes end: TERM, and KILL after the grace period; False if nothing runs."""
 

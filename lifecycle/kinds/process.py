@@ -132,6 +132,9 @@ class ProcessKind:
     def refusal(self, job: Job) -> str | None:
         return None
 
+    def ensure_reachable(self, job: Job) -> None:
+        """No engine is needed."""
+
     def stop(self, job: Job) -> bool:
         """Send TERM to the shim, which sends it to all processes, and KILL to those left after the grace period."""
         return send(root_of(job), signal.SIGTERM)

@@ -44,6 +44,9 @@ class UnknownKind:
     def refusal(self, job: Job) -> str | None:
         return self.why
 
+    def ensure_reachable(self, job: Job) -> None:
+        return
+
     def stop(self, job: Job) -> bool:
         return False
 

@@ -269,7 +269,7 @@ class Tracker:
         """Write the row of a new block; False if the store cannot be written."""
         try:
             started = Event(job.start_time or 0.0, "started", {"pid": job.pid})
-            self._with_jobs(lambda jobs: jobs.insert(job, event("submitted"), started))
+            self._with_jobs(lambda jobs: jobs.insert(job, started))
         except JobtopError as error:
             self.warn(f"block {job.name} is not in the history yet: {error}")
             return False

@@ -12,6 +12,7 @@ from jobtop.lifecycle.agent_lock import is_attended
 from jobtop.lifecycle.control import Control, Ending
 from jobtop.lifecycle.reconcile import reconcile
 from jobtop.lifecycle.wait import LOOK_SECONDS, Looks
+from jobtop.store.workflow_states import RunStates
 from jobtop.store.workflows import Workflows
 
 TYPE_CHECKING = False
@@ -39,8 +40,7 @@ def followed(
 
     Raises StartError if there is no agent to run them.
     """
-    store, database = Workflows(queue.jobs.database), queue.jobs.database
-    jobs = store.jobs(workflow_id, run_id)
+    database, states, key = queue.jobs.database, RunStates(), (workflow_id, run_id)
     looks, seen, looked, attended = Looks(database.path, network), None, 0.0, time.monotonic()
     while not must_stop():
         with suppress(StoreBusy):  # tried again soon
@@ -48,11 +48,10 @@ def followed(
             if version != seen or now - looked > LOOK_SECONDS:
                 if version == seen:  # the recorder of a job may have been killed
                     reconcile(queue.jobs, queue.paths)
-                before, seen, looked = jobs, version, now
-                jobs = store.with_states(jobs)
-                if jobs != before:
-                    yield jobs
-                if is_over(jobs):
+                seen, looked = version, now
+                if states.read(database, [key]):
+                    yield list(states.jobs[key])
+                if is_over(states.jobs[key]):
                     return
                 if is_attended(database, queue.paths):
                     attended = now

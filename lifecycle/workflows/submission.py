@@ -15,11 +15,12 @@ from jobtop.core.model import Limits, Queued, RetryRule, Status
 from jobtop.core.record import as_dict, record, replace
 from jobtop.core.run.containers.order import ContainerOrder
 from jobtop.core.run.request import Request, prepare, user_name
+from jobtop.core.run.shell import PLAIN_SHELL, line_shell
 from jobtop.core.run.supervisor import new_id
 from jobtop.core.state_files import remove_file
 from jobtop.core.units import printable
 from jobtop.core.workflow.hosting import limits_of
-from jobtop.core.workflow.plan import REPORT, PlannedJob, fingerprint, planned_jobs, to_run_again
+from jobtop.core.workflow.plan import REPORT, PlannedJob, fingerprint, free_name, planned_jobs, to_run_again
 from jobtop.core.workflow.progress import RunJob
 from jobtop.store.workflows import Workflows
 
@@ -172,9 +173,7 @@ class Submission:
             return []
         root = f"store.dir={self.queue.paths.root}"
         words = (sys.executable, "-m", "jobtop", "--set", root, "workflow", "report", str(workflow_id))
-        name = "report"
-        while any(plan.name == name for plan in self.plans):
-            name += "_"
+        name = free_name(REPORT, {plan.name: plan for plan in self.plans})
         everything = tuple(plan.name for plan in self.plans)
         return [PlannedJob(name, REPORT, shlex.join((*words, "--run-id", str(run_id))), after_end=everything)]
 
@@ -203,15 +202,16 @@ class Owner:
         self.submission, self.workflow_id, self.run_id, self.config = submission, workflow_id, run_id, config
         options = submission.options
         self.group = None if options.parallel is None else f"workflow {workflow_id}"
+        self.shell = line_shell()
         self.tags = {"workflow": submission.workflow.name, "workflow_run": f"{workflow_id}.{run_id}"}
 
     def prepared(self, plan: PlannedJob, job_id: JobId) -> tuple[Job, JobSpec]:
         """The record and the spec of a job of the run."""
         cwd, job = self.submission.options.cwd, plan.job
+        shell = self.shell if job is None or job.image is None else PLAIN_SHELL
         request = Request(
-            (plan.command,),
+            (shell, "-c", plan.command),
             cwd,
-            is_shell=True,
             name=plan.name,
             env=self._environment(plan),
             tags=self.tags,

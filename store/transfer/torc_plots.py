@@ -32,6 +32,8 @@ def read_databases(paths: Sequence[Path], wanted: Collection[int] = ()) -> list[
 
 
 def _read(path: Path, wanted: Collection[int]) -> Iterator[JobContent]:
+    if not path.exists():
+        raise UsageError(f"{path}: there is no such file")
     if not path.is_file() or not matches(path):
         raise UsageError(f"{path}: it is not a database of samples as Torc writes them (job_resource_samples)")
     context = ImportContext()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobtop.core.measure.collectors import oom_notice
+from jobtop.lifecycle.containers.early_notice import EarlyNotice
 from support import wait_for
 
 MEMORY = Path("/sys/fs/cgroup/memory")
@@ -63,3 +64,27 @@ def test_where_nothing_can_be_listened_to_there_is_no_notice(tmp_path: Path) -> 
     (tmp_path / "memory.oom_control").write_text("oom_kill 0\n")
     (tmp_path / "cgroup.event_control").mkdir()
     assert oom_notice.listen((str(tmp_path),)) is None
+
+
+def test_a_container_is_listened_to_from_its_first_moment_on(directory: Path) -> None:
+    early = EarlyNotice((f"/sys/fs/cgroup/cpu/{directory.name}", str(directory)), "1234")
+    early.start()
+    own = directory / "libpod-1234"
+    own.mkdir()
+    (own / "memory.limit_in_bytes").write_text(str(64 << 20))
+    wait_for(lambda: early.notice)
+    assert hold(own, 200) == -9
+    wait_for(lambda: removed(own))
+    notice = early.end()
+    assert notice is not None
+    try:
+        assert notice.has_happened()
+    finally:
+        notice.close()
+
+
+def test_a_container_that_never_comes_is_not_waited_for(directory: Path) -> None:
+    early = EarlyNotice((str(directory),), "1234")
+    early.start()
+    assert early.end() is None
+    assert not early.is_alive()

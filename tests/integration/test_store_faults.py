@@ -25,7 +25,7 @@ from jobtop.store.upkeep.compaction import vacuum
 from records import HERE, assert_one_line, call, damage_pages, made_job
 from running import nothing_is_left, processes_of
 from sampled import kept_sampled, sample
-from support import Jobtop, wait_for
+from support import Jobtop, long_test, wait_for
 
 __all__ = ["nothing_is_left"]
 pytestmark = pytest.mark.usefixtures("home")
@@ -85,9 +85,10 @@ def said_at_once(jobtop: Jobtop, count: int) -> list[tuple[int, bytes]]:
     return [(run.returncode, words) for run, words in zip(runs, said, strict=True)]
 
 
-def test_many_runs_at_once_are_all_recorded(jobtop: Jobtop) -> None:
+@pytest.mark.parametrize("counts", [(24, 12), pytest.param((64, 32), marks=long_test)], ids=str)
+def test_many_runs_at_once_are_all_recorded(jobtop: Jobtop, counts: tuple[int, ...]) -> None:
     expected = 0
-    for count in (64, 32):
+    for count in counts:
         said = said_at_once(jobtop, count)
         assert said == [(0, b"")] * count
         expected += count

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Jobs
 from records import made_job
 from running import ended, nothing_is_left, processes_of, running, show
-from support import Jobtop, wait_for
+from support import Jobtop, clean_environment, wait_for
 from watching import Watched
 
 __all__ = ["line", "nothing_is_left"]
@@ -83,12 +84,21 @@ def store(state: Path) -> Path:
     return state / f"{hostname()}.db"
 
 
-def other_store(jobtop: Jobtop) -> Path:
+@pytest.fixture(scope="module")
+def other_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A state directory in which other jobs have the first numbers; its store is closed."""
-    other = Jobtop(jobtop.python, jobtop.home, {**jobtop.env, "JOBTOP_HOME": str(jobtop.home / "other")})
+    home = tmp_path_factory.mktemp("other")
+    other = Jobtop(sys.executable, home, clean_environment(home))
     for name in ("first", "second"):
         assert other("run", "--external-id", name, "--", "true").returncode == 0
+    wait_for(lambda: not processes_of(other), DEADLINE)
     return other.state
+
+
+@pytest.fixture
+def other(other_state: Path, tmp_path: Path) -> Path:
+    """A copy of it, for a test that takes its store away."""
+    return Path(shutil.copytree(other_state, tmp_path / "other"))
 
 
 def samples(jobtop: Jobtop, reference: str) -> list[Sample]:
@@ -116,9 +126,8 @@ def check(jobtop: Jobtop, load: Load, record: dict[str, Any], reference: str) ->
 
 @pytest.mark.parametrize("harm", HARMS)
 def test_the_record_of_a_run_is_in_the_store_that_took_the_place(
-    jobtop: Jobtop, harm: Callable[[Path, Path], None]
+    jobtop: Jobtop, other: Path, harm: Callable[[Path, Path], None]
 ) -> None:
-    other = other_store(jobtop)
     load = Load(jobtop.home / "load", 0.3, "7", 32, waits=True)
     with running(jobtop, "--no-ui", *QUICK, "--", *load.command) as run:
         load.begins()
@@ -139,9 +148,8 @@ def test_the_record_of_a_run_is_in_the_store_that_took_the_place(
 
 @pytest.mark.parametrize("harm", HARMS)
 def test_so_is_that_of_a_job_that_only_the_agent_sees(
-    jobtop: Jobtop, line: Line, harm: Callable[[Path, Path], None]
+    jobtop: Jobtop, line: Line, other: Path, harm: Callable[[Path, Path], None]
 ) -> None:
-    other = other_store(jobtop)
     load = Load(jobtop.home / "load", 0.3, "7", 32, waits=True)
     waiting = Load(jobtop.home / "waiting", 0.0, "0")
     started = jobtop("run", "--detach", *QUICK, "--external-id", "left", "--", *load.command)
@@ -216,8 +224,9 @@ def test_an_agent_that_loses_its_store_while_it_starts_leaves_no_shim(jobtop: Jo
 
 
 @pytest.mark.parametrize("harm", [delete_all, replace_all, move_away])
-def test_so_is_that_of_a_run_with_a_rollback_journal(jobtop: Jobtop, harm: Callable[[Path, Path], None]) -> None:
-    other = other_store(jobtop)
+def test_so_is_that_of_a_run_with_a_rollback_journal(
+    jobtop: Jobtop, other: Path, harm: Callable[[Path, Path], None]
+) -> None:
     load = Load(jobtop.home / "load", 0.1, "7", 0, waits=True)
     network = {"JOBTOP_STORE_NETWORK": "true"}
     with running(jobtop, "--no-ui", "--", *load.command, env={**jobtop.env, **network}) as run:

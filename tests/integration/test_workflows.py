@@ -1,5 +1,6 @@
 """Workflows that run: order, failures, recovery, actions, retry, cancel, kills, and the shapes of Torc."""
 
+import gzip
 import json
 import os
 import signal
@@ -23,7 +24,7 @@ failure_handlers:
   - name: fixable
     rules:
       - exit_codes: [7]
-        recovery_script: "echo $TORC_RETURN_CODE $TORC_ATTEMPT_ID > rescue; touch fixed"
+        recovery_script: "[[ $TORC_RETURN_CODE == 7 ]] && echo $TORC_JOB_ID $TORC_ATTEMPT_ID > rescue; touch fixed"
         max_retries: 2
 user_data:
   - {name: conf, data: {x: 1}}
@@ -36,7 +37,8 @@ jobs:
   - {name: "t_{lr}_{b}", use_parameters: [lr, b], command: "echo t >> order"}
   - {name: collect, use_parameters: [lr, b], depends_on: ["t_{lr}_{b}"],
      command: "echo collect $(cat ${user_data.input.conf}) >> order"}
-  - {name: flaky, failure_handler: fixable, command: "test -e fixed || exit 7"}
+  - {name: flaky, failure_handler: fixable,
+     command: "cat <(echo $TORC_JOB_ID $TORC_ATTEMPT_ID) >> tries; [[ -e fixed ]] || exit 7"}
   - {name: hopeless, failure_handler: fixable, command: "exit 8"}
   - {name: bad, command: "exit 4"}
   - {name: anyway, depends_on: [bad], cancel_on_blocking_job_failure: false, command: "true"}
@@ -88,7 +90,8 @@ def test_every_feature_of_a_file_runs_to_the_right_end_in_the_right_order(jobtop
     done = jobtop("workflow", "run", "flow.yaml", "-j", "3", "--json")
     assert done.returncode == 1
     run = json.loads(done.stdout)
-    statuses = {job["name"]: job["status"] for job in run["jobs"] if job["role"] == "job"}
+    jobs = {job["name"]: job for job in run["jobs"]}
+    statuses = {name: job["status"] for name, job in jobs.items() if job["role"] == "job"}
     bad = {"bad": "failed", "hopeless": "failed", "never": "cancelled"}
     assert statuses == dict.fromkeys(statuses, "success") | bad
     assert len(statuses) == 12
@@ -99,9 +102,11 @@ def test_every_feature_of_a_file_runs_to_the_right_end_in_the_right_order(jobtop
     assert order.count("t") == 6
     last_t = max(index for index, line in enumerate(order) if line == "t")
     assert last_t < order.index("ready") < order.index('collect {"x": 1}')
-    assert lines(jobtop, "rescue") == ["7 1"]
     attempts = {job["name"]: job["attempt"] for job in run["jobs"]}
     assert (attempts["flaky"], attempts["hopeless"]) == (2, 1)
+    first, second = (line.split() for line in lines(jobtop, "tries"))
+    assert (first[1], second) == ("1", [str(jobs["flaky"]["job_id"]), "2"])
+    assert lines(jobtop, "rescue") == [" ".join(first)]
 
 
 def test_stages_patterns_and_zipped_parameters_run_one_after_the_other(jobtop: Jobtop) -> None:
@@ -144,6 +149,12 @@ def test_a_time_series_is_written_as_torc_keeps_it(jobtop: Jobtop) -> None:
     pages = {f"resource_plot_job_{job['job_id']}.html" for job in run["jobs"] if job["role"] == "job"}
     all_jobs = {f"resource_plot_{name}.html" for name in ("cpu_all_jobs", "memory_all_jobs", "summary")}
     assert files.keys() == pages | all_jobs | {"report.html"}
+    assert "<h1>diamond, workflow 1, run 1</h1>" in files["report.html"].read_text()
+    assert jobtop("plot", "diamond", "--html", "--shared-js", "-o", "again").returncode == 0
+    assert "<h1>diamond, workflow 1, run 1</h1>" in (jobtop.home / "again" / "report.html").read_text()
+    assert jobtop("export", "diamond", "--output", "samples.jsonl.gz").returncode == 0
+    with gzip.open(jobtop.home / "samples.jsonl.gz", "rt") as samples:
+        assert len({json.loads(line)["job_id"] for line in samples}) == 4
     with closing(sqlite3.connect(path)) as connection:
         columns = {
             table: [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]

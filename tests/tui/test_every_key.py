@@ -744,7 +744,9 @@ CASES: dict[str, Case] = {
     "graph.left": Case(at_graph("b"), lambda visitor: one(visitor, JobGraph).selected, lambda _, after: after == "a"),
     "graph.right": Case(at_graph("a"), lambda visitor: one(visitor, JobGraph).selected, lambda _, after: after == "b"),
     "filter.apply": Case(
-        typing("name:job-7"), lambda visitor: page(visitor, History).text, lambda _, after: after == "name:job-7"
+        typing("name:job-7"),
+        lambda visitor: (type(focused(visitor)), page(visitor, History).text),
+        lambda before, after: before[0] is Field and after == (Table, "name:job-7"),
     ),
     "filter.take": Case(typing("stat"), field_value, lambda before, after: (before, after) == ("stat", "status:")),
     "filter.leave": Case(typing("stat"), lambda visitor: type(focused(visitor)), lambda _, after: after is Table),

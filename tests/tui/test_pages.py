@@ -1,5 +1,6 @@
 """The pages Settings and Alerts show what there is, and say what is missing, on any screen size."""
 
+import asyncio
 import json
 import os
 import time
@@ -7,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.containers import Vertical
 
 from jobtop.core.config import Config, load
 from jobtop.core.doctor.checks import Finding, State
 from jobtop.core.model import Job, Status
 from jobtop.core.paths import StatePaths
-from jobtop.tui.app import Options
+from jobtop.tui.app import PAGES, NewView, Options
 from jobtop.tui.data.view import StoreState
 from jobtop.tui.keymap import read_keys
+from jobtop.tui.page import TopLine
 from jobtop.tui.screens import settings
 from jobtop.tui.screens.settings import SettingsPage
 from jobtop.tui.widgets.problem_line import ProblemLine
@@ -47,6 +50,37 @@ def failed(name: str, seconds_ago: float, **values: Any) -> Job:
     ended = time.time() - seconds_ago
     values = {"status": Status.FAILED, "exit_code": 3, "reason": "exit code 3", **values}
     return made_job(name=name, start_time=ended - 2, end_time=ended, **values)
+
+
+def test_a_view_may_come_while_a_page_opens(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its top line is there then, and its panes are not yet."""
+    kept_jobs(home, made_job(name="early"))
+    monkeypatch.setattr(settings, "examine", lambda *_: {})
+    mount_now = Vertical.mount_composed_widgets
+
+    async def scene(visitor: Visitor) -> None:
+        console, panes_may_come = visitor.console, asyncio.Event()
+
+        async def mount_later(self: Vertical, widgets: list[Any]) -> None:
+            await panes_may_come.wait()
+            await mount_now(self, widgets)
+
+        assert console.view is not None
+        for name in sorted(PAGES.keys() - {"dashboard"}):
+            panes_may_come.clear()
+            with monkeypatch.context() as patched:
+                patched.setattr(Vertical, "mount_composed_widgets", mount_later)
+                opening = asyncio.create_task(console.action_go(name))
+                await visitor.until(lambda name=name: name in console.pages and console.pages[name].query(TopLine))  # type: ignore[misc]
+                try:
+                    assert not console.pages[name].query("#body > *")
+                    console.on_new_view(NewView(console.view))
+                finally:
+                    panes_may_come.set()
+                await opening
+            assert console.pages[name].query_one(TopLine).view is not None, "it is shown once they are there"
+
+    visit(home, scene)
 
 
 def test_the_settings_ask_the_doctor_what_the_verb_asks(home: Path) -> None:

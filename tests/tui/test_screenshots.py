@@ -7,13 +7,15 @@ import pytest
 from rich.segment import Segment
 from rich.style import Style
 
-from support import ROOT
+from support import ROOT, long_test
 from tools import screenshots
 from tools.picture import CELL, LINE, draw_svg
 from tools.scenes import SCENES
 
 
+@long_test
 def test_the_pictures_show_the_console_as_it_is() -> None:
+    """In words the same scenes are compared in every run, by test_snapshots.py."""
     assert screenshots.stale_pictures() == [], "python -m tools.screenshots makes them anew; look at what came out"
 
 

@@ -51,7 +51,10 @@ from tools.screenshots import MOMENT, fixed_time_and_place, screen_rows
 
 FOLDER = Path(__file__).parent / "snapshots"
 UPDATE = "JOBTOP_UPDATE_SNAPSHOTS"
-HOW = f"{UPDATE}=1 .venv/bin/pytest tests/tui/test_snapshots.py writes them anew; look at what changed"
+HOW = (
+    f"{UPDATE}=1 .venv/bin/pytest tests/tui/test_snapshots.py writes them anew; look at what changed."
+    " python -m tools.screenshots then makes the pictures anew"
+)
 WIDE, NARROW = (160, 42), (60, 15)
 DEADLINE_SECONDS = 60.0
 LOOKS = 1  # equal screens in a row

@@ -1,5 +1,6 @@
 """Background work of the console: started in one way, repeated once for many requests, without leftovers."""
 
+import ast
 import asyncio
 import gc
 
@@ -61,3 +62,18 @@ def test_requests_during_work_are_done_once_after_it() -> None:
 def test_work_is_started_in_one_way_only() -> None:
     files = (ROOT / "tui").rglob("*.py")
     assert [file.name for file in files if "run_worker(" in file.read_text(encoding="utf-8")] == ["workers.py"]
+
+
+def test_work_has_a_description_because_textual_would_write_down_all_arguments() -> None:
+    calls = [
+        decorator
+        for path in (ROOT / "tui").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for decorator in node.decorator_list
+        if "work" in ast.unparse(decorator).split("(")[0].split(".")
+    ]
+    assert calls
+    for call in calls:
+        assert isinstance(call, ast.Call), ast.unparse(call)
+        assert "description" in {keyword.arg for keyword in call.keywords}, ast.unparse(call)

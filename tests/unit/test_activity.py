@@ -39,3 +39,21 @@ def test_without_a_list_of_processes_a_job_may_always_have_run() -> None:
     activity = Activity(None)
     assert activity.has_run("job")
     assert activity.has_run("job")
+
+
+def test_the_processes_of_all_jobs_are_counted_without_their_shims(tmp_path: Path) -> None:
+    fake = FakeProc(tmp_path / "proc")
+    fake.put(1, 0)
+    fake.put(SHIM, 1)
+    fake.put(100, SHIM)
+    source = ProcessSource(fake.table())
+    activity, jobs = Activity(source, fake.clock), {"job": below(SHIM)}
+    assert activity.processes == 0
+    source.collect(jobs)
+    assert activity.processes == 1
+    fake.put(101, SHIM)
+    source.collect(jobs)
+    assert activity.processes == 2
+    source.forget("job")
+    assert activity.processes == 0
+    source.close()

@@ -1,6 +1,7 @@
 """Broken workflow files: each has one clear message with the line and the key, and none is slow to refuse."""
 
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from records import call
 
 HEAD = "name: w\n"
 JOB = HEAD + "jobs:\n  - name: a\n    command: x\n"  # the next line is the fifth
+NINES = "9" * 5000  # more digits than Python reads
 # The name of the file, its text, the line that is named (None: no line), and a word of the message.
 BROKEN: list[tuple[str, str, int | None, str]] = [
     ("empty.yaml", "", None, "table"),
@@ -22,7 +24,7 @@ BROKEN: list[tuple[str, str, int | None, str]] = [
     ("twice.yaml", "name: w\nname: v\n", 2, "twice"),
     ("alias.yaml", "name: *who\n", 1, "alias"),
     ("itself.yaml", "name: w\njobs: &a [*a]\n", 2, "nested"),
-    ("two.yaml", "name: w\n---\nname: v\n", 2, "document"),
+    ("two.yaml", "name: w\n---\nname: v\n", 2, "one document"),
     ("key.yaml", "name: w\n? [a]\n: b\n", 2, "key"),
     ("comma.json", '{"name": "w",\n "jobs": [,]}', 2, "Expecting"),
     ("twice.json", '{"name": "w", "name": "v"}', None, "twice"),
@@ -72,6 +74,16 @@ BROKEN: list[tuple[str, str, int | None, str]] = [
     ("product.yaml", JOB + '    parameters: {i: "1:1000", j: "1:1000"}\n', 3, "combinations"),
     ("format.yaml", HEAD + 'jobs:\n  - name: "a_{i:zz}"\n    command: x\n    parameters: {i: "1:2"}\n', 3, "format"),
     ("differs.yaml", HEAD + 'jobs:\n  - name: a\n    command: "x {i}"\n    parameters: {i: "1:2"}\n', 4, "{i}"),
+    ("digits.yaml", JOB + f"    priority: {NINES}\n", 5, "too large"),
+    ("hexadecimal.yaml", JOB + f"    priority: 0x{'f' * 9000}\n", 5, "too large"),
+    ("digits.json", f'{{"name": "w", "user": {NINES}}}', None, "too large"),
+    ("digits.json5", f"{{name: 'w', user: {NINES}}}", None, "too large"),
+    ("digits.toml", f'name = "w"\nuser = {NINES}\n', None, "too large"),
+    ("hexadecimal.toml", f'name = "w"\nuser = [{{a = 0x{"f" * 9000}}}]\n', None, "too large"),
+    ("endless.yaml", JOB + '    parameters:\n      i: "-1e308:1e308"\n', 6, "the most"),
+    ("largest.yaml", JOB + f'    parameters:\n      i: "1:1{"0" * 400}"\n', 6, "no range"),
+    ("listed.yaml", JOB + f'    parameters:\n      i: "[0x{"f" * 9000}]"\n', 6, "too large"),
+    ("variable.yaml", JOB + '    env: {"A=B": c}\n', 5, "A=B"),
     ("tomlline.toml", 'name = "w"\n[[jobs]]\nname = "a"\ncommand = "x"\npriorty = 3\n', 5, "priority"),
     ("jsonline.json", '{"name": "w",\n "jobs": [\n  {"name": "a",\n   "command": "x",\n   "depend": []}]}',
      5, "depends_on"),
@@ -117,6 +129,18 @@ def test_bombs_and_large_files_are_refused_quickly(tmp_path: Path) -> None:
         assert word in found.problems[0].text
 
 
+def test_a_long_text_in_a_file_needs_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "long.json"
+    said = "x" * (3 << 20) + "\\n" * (1 << 20)
+    path.write_text(f'{{"name": "w", "description": "{said}", "jobs": [{{"name": "a", "command": "true"}}]}}')
+    tracemalloc.start()
+    try:
+        assert load(str(path)).workflow is not None
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     import os
 
@@ -137,6 +161,7 @@ def test_what_this_host_does_not_have_is_a_mistake_unless_another_host_is_meant(
     path.write_text(JOB + "    memory: 9000t\n")
     answer = call("workflow", "validate", str(path))
     assert answer.returncode == ExitCode.USAGE
+    assert answer.stderr.startswith(f"{path}:3: jobs.a: ")
     assert "this host has" in answer.stderr
     assert call("workflow", "validate", "--any-host", str(path)).returncode == 0
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fake_engine import FakeEngine, container_id, container_row, fake_engine, is_client
+from jobtop.core.measure.collectors.docker import engine_watch
 from jobtop.core.measure.collectors.docker.model import Endpoint
 from jobtop.core.measure.collectors.docker.monitor import ContainerMonitor
 from jobtop.core.measure.collectors.docker.snapshot import STATS_API, ContainerRow, EngineState
@@ -62,6 +63,21 @@ def stats(second: int, cpu_seconds: float) -> dict[str, Any]:
     answer["read"] = f"2026-11-16T01:29:{second:02}Z"
     answer["cpu_stats"]["cpu_usage"]["total_usage"] = round(cpu_seconds * 1e9)
     return answer
+
+
+def test_an_engine_that_hangs_while_it_is_watched_is_noticed_until_it_answers(
+    engine: FakeEngine, watch: Callable[..., ContainerMonitor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_watch, "PULSE_SECONDS", 0.05)
+    monkeypatch.setattr(engine_watch, "ANSWER_SECONDS", 0.3)
+    monitor = watch(engine)
+    wait_for(lambda: row(monitor, "web"))
+    listens(engine)
+    engine.hang()
+    wait_for(lambda: (found := state(monitor)) and "does not answer" in (found.problem or ""))
+    engine.released.set()
+    wait_for(lambda: (found := state(monitor)) and found.problem is None)
+    wait_for(lambda: row(monitor, "web"))
 
 
 def test_events_change_the_rows_without_another_list(

@@ -128,7 +128,7 @@ def test_the_generated_parts_are_fresh() -> None:
 def test_a_stale_page_is_named(tmp_path: Path) -> None:
     for room in ROOMS:
         (tmp_path / room).symlink_to(ROOT / room)
-    for page in (ROOT / "tools/docs.py", *(ROOT / "docs").glob("*.md")):
+    for page in (*(ROOT / "tools").glob("*.py"), *(ROOT / "docs").glob("*.md")):
         copy = tmp_path / page.relative_to(ROOT)
         copy.parent.mkdir(exist_ok=True)
         copy.write_text(text_of(page).replace("| `--detach` |", "| `--detached` |"), encoding="utf-8")

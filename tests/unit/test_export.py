@@ -221,6 +221,15 @@ def test_an_empty_store_and_a_job_that_runs_are_no_errors(home: Path) -> None:
     assert len(call("export").stdout.splitlines()) == 4
 
 
+def test_a_name_that_says_json_is_not_filled_with_csv(home: Path, tmp_path: Path) -> None:
+    job = kept_sampled(home, made_job(duration_seconds=9.5), steady(9))
+    for name in ("jobs.json", "jobs.json.gz"):
+        answer = call("export", job.id, "--output", str(tmp_path / name))
+        assert answer.returncode == 2
+        assert_one_line(answer.stderr, ".jsonl")
+    assert call("export", job.id, "--output", str(tmp_path / name), "--format", "jsonl").returncode == 0
+
+
 @pytest.mark.parametrize(("name", "style"), [("jobs.csv.gz", "csv"), ("jobs.jsonl.gz", "jsonl"), ("jobs.gz", "csv")])
 def test_a_name_that_ends_with_gz_is_compressed(two: tuple[Job, Job], tmp_path: Path, name: str, style: str) -> None:
     path = tmp_path / name

@@ -38,6 +38,19 @@ def test_import_jobtop_imports_no_other_module() -> None:
     assert new == {"jobtop"}
 
 
+def test_running_and_reading_need_no_library_of_the_console_and_the_verbs() -> None:
+    names = "run submit open_store Store JobRecord DetachedJob StartError".split()
+    new = modules_after("import jobtop\n" + "\n".join(f"jobtop.{name}" for name in names))
+    assert "jobtop.running" in new
+    assert new & {"click", "docker", "plotext", "psutil", "pynvml", "rich", "sqlite_utils", "textual"} == set()
+    assert [name for name in new if name.startswith(("jobtop.cli", "jobtop.tui"))] == []
+
+
+def test_the_reference_has_every_public_name() -> None:
+    page = (ROOT / "docs/api.md").read_text(encoding="utf-8").splitlines()
+    assert [name for name in existing_names() if page.count(f"### {name}") != 1] == []
+
+
 @pytest.mark.parametrize("name", existing_names())
 def test_a_public_name_is_what_its_module_has(name: str) -> None:
     module = importlib.import_module(jobtop._MODULES[name])

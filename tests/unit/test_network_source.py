@@ -99,6 +99,32 @@ def test_without_notices_of_closed_sockets_a_job_says_what_may_be_missing(monkey
     traffic.close()
 
 
+def test_a_notice_that_comes_after_the_last_open_connection_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a connection that nobody saw open: no other is open, and none was opened since the last reading."""
+    seen, unseen = diag_socket(1, 5, 10, 20), diag_socket(2, 6, 3000, 4000)
+    listed, notices = [seen], [[], [seen], [unseen]]
+
+    class Notices:
+        def take(self) -> tuple[list[DiagSocket], int]:
+            return (notices.pop(0) if notices else []), 0
+
+        def close(self) -> None:
+            notices.clear()
+
+    monkeypatch.setattr(tcp_traffic, "ClosedSockets", Notices)
+    monkeypatch.setattr(tcp_traffic, "list_sockets", lambda protocol, *_: listed if protocol == TCP else [])
+    monkeypatch.setattr(SocketOwners, "find", lambda *_: {5: frozenset({"job"})})
+    monkeypatch.setattr(TcpTraffic, "_opened", lambda _: "7 connections")
+    traffic = TcpTraffic(PidOwners())
+    traffic.read(NOBODY)
+    listed.clear()
+    traffic.read(NOBODY, is_last=True)
+    assert not traffic.may_be_more
+    traffic.read(NOBODY, is_last=True)
+    assert any("3.9 KiB sent are missing" in remark for remark in traffic.incomplete("job"))
+    traffic.close()
+
+
 def test_a_job_that_ends_again_and_again_leaves_nothing_behind() -> None:
     source = NetworkSource(Options())
     assert source.available() is None

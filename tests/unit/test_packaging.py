@@ -172,3 +172,25 @@ def test_an_installation_that_is_not_whole_is_one_line_with_the_remedy(tmp_path:
         assert answer.returncode == 125
         assert_one_line(answer.stderr, words)
         assert "pip install jobtop" in answer.stderr
+
+
+def test_a_light_finder_finds_what_the_one_of_setuptools_found_and_imports_nothing(tmp_path: Path) -> None:
+    places = {"jobtop": tmp_path / "top", "jobtop.core": tmp_path / "rooms/core"}
+    for place in places.values():
+        place.mkdir(parents=True)
+        (place / "__init__.py").touch()
+    mapping = {name: str(place) for name, place in places.items()}
+    finder = tmp_path / "__editable___jobtop_0_1_0_finder.py"
+    finder.write_text(f"import pathlib\nNAMESPACES = {{}}\nMAPPING = {mapping!r}\n")
+
+    def python(code: str) -> str:
+        begin = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+        command = [sys.executable, "-I", "-S", "-c", begin + code]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    tool = str(ROOT / "tools/light_finder.py")
+    python(f"import runpy; runpy.run_path({tool!r}, run_name='__main__')")
+    shown = python(
+        f"import {finder.stem} as f; f.install(); import jobtop.core as c; print(c.__file__, 'pathlib' in sys.modules)"
+    )
+    assert shown == f"{places['jobtop.core']}/__init__.py False\n"

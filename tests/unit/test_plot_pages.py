@@ -13,10 +13,21 @@ import pytest
 
 from jobtop.core.metrics import find_metric
 from jobtop.core.model import Limits, Status, Usage
-from jobtop.core.report.content import CPU, MEMORY, ROWS, JobContent, limit_lines, marks_of, shortened, thinned_curves
+from jobtop.core.report.content import (
+    CPU,
+    MEMORY,
+    PROCESSES,
+    ROWS,
+    JobContent,
+    limit_lines,
+    marks_of,
+    shortened,
+    thin_again,
+    thinned_curves,
+)
 from jobtop.core.report.figures import ORIGIN_MS, bars, comparison, scale_of, timeline
 from jobtop.core.report.page import script_json
-from jobtop.core.series.drawing import Number
+from jobtop.core.series.drawing import Number, segments
 from jobtop.store.plots import page_names
 from records import HOSTILE_TEXTS, assert_one_line, call, made_job
 from sampled import kept_sampled, sample, steady
@@ -149,6 +160,18 @@ def test_a_thinned_curve_keeps_its_extremes_and_its_gap() -> None:
     assert curve.times == sorted(curve.times)
 
 
+def test_a_thinned_curve_breaks_only_where_samples_are_missing() -> None:
+    times = [float(moment) for moment in (*range(30_000), *range(60_000, 90_000))]
+    columns: dict[str, list[Number | None]] = {
+        MEMORY: [moment % 1000 for moment in range(len(times))],
+        PROCESSES: [1 + moment % 3 for moment in range(len(times))],
+    }
+    curve = thinned_curves([find_metric(key) for key in columns], times, columns, 500)[MEMORY]
+    assert [(part[0][0], part[-1][0]) for part in segments(curve)] == [(0.0, 29_999.0), (60_000.0, 89_999.0)]
+    again = thin_again({MEMORY: curve}, [MEMORY], 100)[MEMORY]
+    assert len(segments(again)) == 2
+
+
 def test_the_files_have_the_names_of_the_seed(home: Path, tmp_path: Path) -> None:
     jobs = [kept_sampled(home, made_job(name=name, duration_seconds=30.5), steady(30)) for name in ("a", "b")]
     answer = call("plot", *(job.id for job in jobs), "--html", "-o", str(tmp_path / "out"), "--shared-js")
@@ -160,6 +183,21 @@ def test_the_files_have_the_names_of_the_seed(home: Path, tmp_path: Path) -> Non
     page = (tmp_path / "out" / "resource_plot_summary.html").read_text()
     assert len(page) < 100_000
     assert ("src", "plotly.min.js") in Elements(page).attributes
+
+
+def test_without_a_directory_pages_are_not_strewn_about_and_one_line_says_where_they_are(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = kept_sampled(home, made_job(name="a", duration_seconds=30.5), steady(30))
+    monkeypatch.chdir(tmp_path)
+    answer = call("plot", job.id, "--html", "--shared-js")
+    assert answer.returncode == 0
+    assert [path.name for path in tmp_path.iterdir() if path.name != home.name] == ["plots"]
+    assert "plots/report.html" in answer.stdout.splitlines()
+    assert_one_line(answer.stderr, f"6 files, 4.6 MiB, in {tmp_path}/plots")
+    answer = call("plot-resources", job.id, "--shared-js")  # as Torc's verb
+    assert (tmp_path / "report.html").exists()
+    assert_one_line(answer.stderr, f"in {tmp_path} ")
 
 
 def test_each_page_has_the_library_inside_and_no_address_to_load(home: Path, tmp_path: Path) -> None:
@@ -304,7 +342,7 @@ def test_what_cannot_be_drawn_is_said_in_one_line(home: Path, tmp_path: Path) ->
     for words, wanted in (
         ((str(path), "--job-ids", "15,99"), "99"),
         ((str(tmp_path / "other.db"),), "job_resource_samples"),
-        ((str(tmp_path / "absent.db"),), "absent.db"),
+        ((str(tmp_path / "absent.db"),), "no such file"),
         ((str(path), "train"), "Torc"),
         (("train", "--job-ids", "77"), "77"),
         (("train", "--width", "80"), "--width"),

@@ -11,7 +11,7 @@ from jobtop.core.model import Identity, Job, JobSpec, Limits, Queued, Status
 from jobtop.core.record import replace
 from jobtop.core.run.scheduling import Capacity, Running, Waiting
 from jobtop.lifecycle.queue import Queue
-from jobtop.lifecycle.queue_plan import Lineup
+from jobtop.lifecycle.queue_plan import COUNTED_REFRESHES, Lineup
 from jobtop.lifecycle.reconcile import reconcile
 from jobtop.lifecycle.start import kept_spec
 from records import NO_PROCESS, leave_started, made_job, running_job, this_process
@@ -296,6 +296,18 @@ def test_the_line_is_who_waits_and_who_takes_room(queue: Queue) -> None:
         claimed.id: Running(claimed.id, given=("amd:0",)),
         runs.id: Running(runs.id, None, 2.0, 5, ends_at=160.0, parent_id="p"),
     }
+
+
+def test_a_running_job_that_was_deleted_is_missed_soon_although_none_waits(queue: Queue) -> None:
+    gone, stays = (queue.jobs.insert(running_job(recorder=this_process())) for _ in range(2))
+    lineup = Lineup(queue)
+    lineup.refresh()
+    assert lineup.running.keys() == {gone.id, stays.id}
+    with queue.jobs.database.writing() as connection:
+        connection.execute("DELETE FROM jobs WHERE id = ?", (gone.id,))
+    for _ in range(COUNTED_REFRESHES):
+        lineup.refresh()
+    assert lineup.running.keys() == {stays.id}
 
 
 def test_the_line_follows_what_happens_in_the_store(queue: Queue) -> None:

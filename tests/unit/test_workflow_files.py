@@ -201,6 +201,17 @@ def test_parameters_have_many_forms(tmp_path: Path, said: str, values: list[Any]
     assert [job.params["v"] for job in workflow.jobs.values()] == values
 
 
+def test_numbers_of_json5_have_all_its_forms(tmp_path: Path) -> None:
+    path = tmp_path / "flow.json5"
+    path.write_text("{name: 'w', jobs: [{name: 'a', command: 'x', priority: -0x1F, num_cpus: .5, retries: +2}]}")
+    workflow = load(str(path)).workflow
+    assert workflow is not None
+    job = workflow.jobs["a"]
+    assert (job.priority, job.retries) == (-31, 2)
+    assert job.requirements is not None
+    assert job.requirements.cpus == 0.5
+
+
 def test_every_example_is_right(tmp_path: Path) -> None:
     for name, text in EXAMPLES.items():
         assert read(tmp_path, text, f"{name}.yaml").jobs

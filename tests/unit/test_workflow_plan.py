@@ -8,10 +8,20 @@ import pytest
 from jobtop.core.errors import UsageError
 from jobtop.core.model import JobSpec, Queued, RetryRule, Status
 from jobtop.core.record import replace
-from jobtop.core.workflow.model import Action, Requirements, UserData, Workflow, WorkflowFile, WorkflowJob
+from jobtop.core.run.supervisor import new_id
+from jobtop.core.workflow.model import (
+    Action,
+    MonitorSettings,
+    Requirements,
+    UserData,
+    Workflow,
+    WorkflowFile,
+    WorkflowJob,
+)
 from jobtop.core.workflow.plan import ACTION, JOB, PlannedJob, fingerprint, planned_jobs, to_run_again
 from jobtop.core.workflow.progress import RunJob, critical_path, results, summarize, with_names
 from jobtop.lifecycle.queue import Queue, retry_rule
+from jobtop.lifecycle.queue_runner import numbered
 from jobtop.lifecycle.workflows.submission import RunOptions, Submission, data_paths
 from jobtop.store.workflows import Workflows
 from records import made_job
@@ -150,6 +160,23 @@ def test_a_run_is_kept_with_its_jobs_and_their_order(queue: Queue, tmp_path: Pat
         store.run(row, 2)
     with pytest.raises(UsageError, match="workflow list"):
         store.find("nosuch")
+
+
+def test_a_job_in_a_container_is_told_its_number_and_its_attempt_too() -> None:
+    env, order = {"TORC_WORKFLOW_ID": "3", "A": "b"}, {"image": "i", "env": {"A": "b"}}
+    spec = JobSpec(id=new_id(), command=("x",), cwd="/", env=env, container=order)
+    found = numbered(spec, made_job(seq=17, queue=Queued(attempt=2)))
+    numbers = {"TORC_JOB_ID": "17", "TORC_ATTEMPT_ID": "2"}
+    assert found.env == env | numbers
+    assert found.container == {"image": "i", "env": {"A": "b"} | numbers}
+    recovery = replace(spec, env=env | {"TORC_JOB_ID": "16"})
+    assert numbered(recovery, made_job(seq=18)) == recovery
+
+
+def test_the_last_step_has_a_name_of_its_own(queue: Queue, tmp_path: Path) -> None:
+    monitor = MonitorSettings(granularity="time_series")
+    submission = Submission(queue, flow(job("report"), monitor=monitor), "w.yaml", RunOptions(str(tmp_path)))
+    assert [each.name for each in submission.start({}, ()).jobs] == ["report", "report 2"]
 
 
 def test_a_run_that_cannot_be_queued_leaves_nothing(queue: Queue, tmp_path: Path) -> None:

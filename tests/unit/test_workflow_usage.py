@@ -9,6 +9,7 @@ from jobtop.core.workflow.usage import MOST_BINS, UsageGrid
 from jobtop.tui.data.workflow_reading import stages_of
 from jobtop.tui.data.workflow_rows import axis_seconds
 from jobtop.tui.widgets.graph_layout import laid_out, needed_links
+from jobtop.tui.widgets.job_graph import column_edges
 
 
 def test_jobs_at_the_same_time_add_up() -> None:
@@ -54,6 +55,19 @@ def test_a_line_that_passes_a_stage_has_a_place_there() -> None:
     layout = laid_out({"a": (), "x": (), "b": ("a",), "c": ("b", "x")}, {"a": 0, "x": 0, "b": 1, "c": 2})
     assert ("x", 1) in layout.places
     assert {link.stage for link in layout.links} == {0, 1}
+
+
+def test_a_graph_too_narrow_to_tell_names_apart_is_a_list_instead() -> None:
+    names = ["prepare", "fit_net_1", "fit_forest_1", "collect"]
+    after = {"prepare": [], "fit_net_1": ["prepare"], "fit_forest_1": ["prepare"], "collect": names[1:3]}
+    layout = laid_out(after, {"prepare": 0, "fit_net_1": 1, "fit_forest_1": 1, "collect": 2})
+    labels = {name: name for name in names}
+    assert [room for _, room in column_edges(layout, labels, 80)] == [8, 13, 8]
+    assert [room for _, room in column_edges(layout, labels, 42)] == [8, 11, 8]
+    assert column_edges(layout, labels, 36) == []  # both would be fi…t_1
+    sweep: dict[str, list[str]] = {f"train_lr{rate}_bs16_optadam": [] for rate in ("0.0001", "0.0010")}
+    layout = laid_out(sweep, dict.fromkeys(sweep, 0))
+    assert column_edges(layout, {name: name for name in sweep}, 80) == [(0, 28)]
 
 
 def test_the_axis_of_a_run_that_goes_on_grows_in_steps() -> None:

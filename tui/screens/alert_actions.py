@@ -11,7 +11,6 @@ from jobtop.tui.actions import Action
 from jobtop.tui.data.alert_rules import RuleRow
 from jobtop.tui.data.incidents import Incidents
 from jobtop.tui.page import Page
-from jobtop.tui.widgets.cells import safe_text
 from jobtop.tui.widgets.table import Table
 from jobtop.tui.workers import start_work
 
@@ -74,7 +73,7 @@ class AlertActions(Page):
         if self.may_change() and chosen:
             start_work(self.app, self._acknowledge, chosen, group="act")
         elif not chosen:
-            self.tell(NOTHING)
+            self.say(NOTHING)
 
     async def _acknowledge(self, chosen: Sequence[Incident]) -> None:
         from jobtop.tui.data.alert_operations import acknowledge
@@ -89,9 +88,9 @@ class AlertActions(Page):
     def report(self, decision: Decision, done: str) -> None:
         """Say what was refused, and what was done to several; then read the lists again."""
         if decision.refusals:
-            self.tell("\n".join(decision.refusals), "warning")
+            self.say("\n".join(decision.refusals), "warning")
         elif decision.count != 1:
-            self.tell(f"{decision.count} {done}")
+            self.say(f"{decision.count} {done}")
         self.read_again()
 
     def read_again(self) -> None:
@@ -106,7 +105,7 @@ class AlertActions(Page):
         if not self.may_change():
             return
         if name is None and job is None:
-            self.tell(NOTHING)
+            self.say(NOTHING)
             return
         start_work(self.app, self._mute, name, job, incident, group="ask", exclusive=True)
 
@@ -122,7 +121,7 @@ class AlertActions(Page):
             return
         kind, name = (MarkKind.MUTE_JOB, job) if answer.is_job else (MarkKind.MUTE_RULE, rule)
         why = await asyncio.to_thread(mute, store, kind, str(name), answer.seconds)
-        self.tell(why or f"muted: {label if answer.is_job else rule}", "warning" if why else "information")
+        self.say(why or f"muted: {label if answer.is_job else rule}", "warning" if why else "information")
         self.read_again()
 
     def store_of_marks(self, incident: Incident | None) -> Path | None:
@@ -132,7 +131,7 @@ class AlertActions(Page):
             return stores[incident.key]
         own = self.console.options.own
         if own is None:
-            self.tell(NO_STORE, "warning")
+            self.say(NO_STORE, "warning")
         return None if own is None else own.store
 
     def action_unmute(self) -> None:
@@ -153,9 +152,9 @@ class AlertActions(Page):
 
         decision = await asyncio.to_thread(unmute, store, names)
         if not decision.count and not decision.refusals:
-            self.tell("It is not muted")
+            self.say("It is not muted")
         else:
-            self.tell("\n".join(decision.refusals) or "unmuted")
+            self.say("\n".join(decision.refusals) or "unmuted")
         self.read_again()
 
     def action_edit(self) -> None:
@@ -167,7 +166,7 @@ class AlertActions(Page):
         if not self.may_change():
             return
         if rule is None:
-            self.tell("No rule is selected")
+            self.say("No rule is selected")
             return
         start_work(self.app, self._edit, rule, group="ask", exclusive=True)
 
@@ -180,20 +179,16 @@ class AlertActions(Page):
         file = None if config is None else rule_file(config)
         refusal = NO_FILE if file is None else file.refusal(rule)
         if file is None or refusal is not None:
-            self.tell(str(refusal), "warning")
+            self.say(str(refusal), "warning")
             return
         saved = await self.app.push_screen_wait(RuleForm(rule, condition_text(rule), file))
         if saved:
-            self.tell(saved)
+            self.say(saved)
             await asyncio.to_thread(self.console.rule_reading.read_anew)
             self.read_again()
 
     def may_change(self) -> bool:
         """Whether this console may change anything; tells the user if not."""
         if self.console.options.is_readonly:
-            self.tell(self.console.options.readonly_words, "warning")
+            self.say(self.console.options.readonly_words, "warning")
         return not self.console.options.is_readonly
-
-    def tell(self, text: str, severity: str = "information") -> None:
-        """Show a notification; control characters and markup in the text have no effect."""
-        self.app.notify("\n".join(map(safe_text, text.splitlines())), severity=severity, markup=False)  # type: ignore[arg-type]

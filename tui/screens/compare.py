@@ -27,7 +27,7 @@ from jobtop.tui.chart.chart import Chart
 from jobtop.tui.chart.plotting import ChartSeries, ChartView
 from jobtop.tui.data.rows import ListRows
 from jobtop.tui.data.view import View
-from jobtop.tui.page import Page, TopLine
+from jobtop.tui.page import Page
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Span
 from jobtop.tui.widgets.columns import placed
@@ -110,8 +110,8 @@ class Compare(Page):
         return self.query_one("#compared", Table)
 
     def show(self, view: View) -> None:
-        if not self.query(TopLine):
-            return  # a view may come while the console closes
+        if not self.is_complete:
+            return
         super().show(view)
         is_behind = bool(self.problems) or any(not run.job.status.ended for run in self.runs)
         is_due = time.monotonic() - self._read_at >= READ_SECONDS

@@ -18,6 +18,7 @@ from jobtop.core.metrics import find_metric
 from jobtop.core.model import Job
 from jobtop.core.record import replace
 from jobtop.core.text.job_text import not_monitored_text
+from jobtop.core.text.telling_apart import differences
 from jobtop.tui.actions import APP, JOBS, Action, bindings
 from jobtop.tui.chart.chart import SmallChart
 from jobtop.tui.chart.host_chart import machine_chart
@@ -35,7 +36,7 @@ from jobtop.tui.widgets.columns import Sort, sorted_by
 from jobtop.tui.widgets.first_card import FirstCard
 from jobtop.tui.widgets.gpu_panel import GpuPanel, machine_cards
 from jobtop.tui.widgets.host_strip import GpuView, HostStrip, HostView
-from jobtop.tui.widgets.job_columns import SORTS, live_columns, with_alerts, with_wait
+from jobtop.tui.widgets.job_columns import SORTS, live_columns, with_alerts, with_names, with_wait
 from jobtop.tui.widgets.table import Table
 from jobtop.tui.workers import start_work
 
@@ -82,6 +83,7 @@ class Dashboard(JobActions):
         super().__init__()
         self.sort = Sort("cpu", descending=True)
         self.rows: list[JobRow] = []
+        self.told_apart: frozenset[str] = frozenset()  # the jobs with names that were compared last
         self.shown: list[JobRow] = []  # those that match the filter
         self.row_filter: RowFilter | None = None
         self.job_to_select: str | None = None
@@ -171,11 +173,22 @@ class Dashboard(JobActions):
         problems = [state.problem for state in view.stores if state.problem and not is_unused(state.problem)]
         table.empty = "\n".join(problems) if problems else NONE_MATCH
         self.show_card(not rows and not problems)
+        self.tell_apart(rows)
         table.source = ListRows(self.shown, lambda row: row.key)
         if self.job_to_select is not None and table.select(self.job_to_select):
             self.job_to_select = None
         self.label_table()
         self.refresh_keys()
+
+    def tell_apart(self, rows: Sequence[JobRow]) -> None:
+        """Have the names of the table followed by what differs between jobs of the same name."""
+        keys = frozenset(row.key for row in rows)
+        if keys == self.told_apart:
+            return
+        self.told_apart, table = keys, self.table
+        apart = differences(row.job for row in rows)
+        table.columns = with_names(table.columns, apart)
+        self.every_column[table.id] = with_names(self.every_column[table.id], apart)
 
     def show_card(self, is_first: bool) -> None:
         """Show the card about the first job in place of all panes, or the panes."""
@@ -233,7 +246,7 @@ class Dashboard(JobActions):
         elif before is None or before.job is not row.job:
             self.preview_past(row)
 
-    @work(group="preview", exclusive=True)
+    @work(group="preview", exclusive=True, description="preview")
     async def preview_past(self, row: JobRow) -> None:
         """Show the run of an ended job from the store."""
         from jobtop.tui.data.job_reading import JobReading, Viewport

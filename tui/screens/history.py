@@ -21,7 +21,6 @@ from jobtop.tui.data.history_rows import PastJobs, PastRow, past_columns
 from jobtop.tui.data.incidents import is_unused
 from jobtop.tui.data.rows import ListRows
 from jobtop.tui.data.view import JobRow, View
-from jobtop.tui.page import TopLine
 from jobtop.tui.palette import Tone
 from jobtop.tui.screens.job_actions import JobActions
 from jobtop.tui.widgets.cells import Span
@@ -92,8 +91,8 @@ class History(JobActions):
         return self.group_table if self.is_grouped else self.lines
 
     def show(self, view: View) -> None:
-        if not self.query(TopLine):
-            return  # a view may come while the console closes
+        if not self.is_complete:
+            return
         super().show(view)
         is_due = time.monotonic() - self._read_at >= READ_SECONDS
         is_behind = view.version != self._read_version or self.past.is_behind

@@ -12,9 +12,9 @@ from jobtop.core.model import Job, Status
 from jobtop.core.paths import StatePaths
 from jobtop.tui.actions import Action
 from jobtop.tui.data.view import JobRow
-from jobtop.tui.page import Page
+from jobtop.tui.page import MOST_NAMED, Page
 from jobtop.tui.palette import STATUS_GLYPHS, Tone
-from jobtop.tui.widgets.cells import Span, fitted, safe_text
+from jobtop.tui.widgets.cells import Span, fitted
 from jobtop.tui.widgets.columns import Column
 from jobtop.tui.widgets.prose import BLANK, Paragraph
 from jobtop.tui.widgets.table import Table
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from jobtop.tui.data.operations import Operation, OperationResult, StartFunction
     from jobtop.tui.dialogs.confirm import Confirm
 
-MOST_NAMED = 6  # jobs that a question lists by name
 COMPARABLE = range(2, 7)
 LABEL_CELLS = 40
 WAITING_MEANINGS = {
@@ -253,17 +252,6 @@ class JobActions(Page):
         if not rows:
             self.say("No job selected", "warning")
         return rows
-
-    def say(self, text: str, severity: str = "information") -> None:
-        """Show a notification; control characters and markup in the text have no effect."""
-        self.app.notify(safe_text(text), severity=severity, markup=False)  # type: ignore[arg-type]
-
-    def say_all(self, texts: Sequence[str], severity: str = "information") -> None:
-        """Show several texts in one notification, with a limit: a hundred would cover the screen."""
-        if texts:
-            shown = [safe_text(text) for text in texts[:MOST_NAMED]]
-            more = [f"and {len(texts) - MOST_NAMED} more"] if len(texts) > MOST_NAMED else []
-            self.app.notify("\n".join([*shown, *more]), severity=severity, markup=False)  # type: ignore[arg-type]
 
 
 def question(operation: Operation, rows: Sequence[JobRow]) -> Confirm:

@@ -23,6 +23,7 @@ from jobtop.tui.widgets.cells import (
     aligned,
     bar,
     bounded,
+    cut_middle,
     fitted,
     percent_words,
     safe_text,
@@ -35,33 +36,47 @@ from jobtop.tui.widgets.columns import Column
 
 ABSENT = Words("–", Tone.GREY)
 NOTHING = Words("0", Tone.GREY)
-ALERTS = "alerts"
+ALERTS, NAME = "alerts", "name"
 SHOWN_PERCENT = 0.5
 LINE_SECONDS = 60
 WITH_COMMAND, LEAST_COMMAND = 36, 12  # cells of a column that also shows the command; cells left for the command
+LEAST_APART = 8  # cells for what tells a job from its namesakes
 LONGEST = 300  # characters of a command; no column has room for more
 Number = float | int
 
 
 @record
 class NameCell:
-    """A name, and behind it, if there is room, the command or the reason why the job waits."""
+    """A name, and behind it what tells it from its namesakes or, if there is room, its command or why it waits."""
 
     name: str
     command: Sequence[str]
     is_over: bool
     wait_reason: str | None = None
+    apart: str | None = None
 
     def spans(self, width: int, align: Align) -> Sequence[Span]:
         tone = Tone.GREY if self.is_over else Tone.TEXT
         name = Span(safe_text(self.name[:LONGEST]), tone)
         left = width - width_of([name]) - 2
+        grey = Tone.FAINT if self.is_over else Tone.GREY
+        if self.apart:
+            return self._spans_apart(name, width, grey)
         if width < WITH_COMMAND or left < LEAST_COMMAND:
             return (Span(fitted(name.text, width), tone),)
         import shlex
 
         words = (self.wait_reason or shlex.join(self.command))[:LONGEST]
-        return aligned([name, Span("  "), Span(words, Tone.FAINT if self.is_over else Tone.GREY)], width, align)
+        return aligned([name, Span("  "), Span(words, grey)], width, align)
+
+    def _spans_apart(self, name: Span, width: int, tone: Tone) -> Sequence[Span]:
+        """The name, shortened if it has to be, and at least some cells of what tells it apart."""
+        assert self.apart is not None
+        wanted = min(width_of([Span(safe_text(self.apart[:LONGEST]))]), max(LEAST_APART, width // 2))
+        words = cut_middle(self.apart[:LONGEST], max(wanted, width - width_of([name]) - 1))
+        room = max(0, width - width_of([Span(words)]) - 1)
+        short = Span(cut_middle(name.text, room), name.tone)
+        return aligned([short, Span(" "), Span(words, tone)], width)
 
 
 @record
@@ -109,7 +124,7 @@ def live_columns(has_hosts: bool = False) -> tuple[Column[JobRow], ...]:
     return (
         Column("status", "", glyph, 1, sortable=False),
         Column("id", "ID", lambda row: Words(row.job.id[:8], Tone.GREY), 8),
-        Column("name", "NAME", name, 14, flex=4),
+        Column(NAME, "NAME", name({}), 14, flex=4),
         *(host if has_hosts else ()),
         Column("state", "STATE", state, 9, priority=2),
         Column("time", "TIME", elapsed, 8, align=Align.RIGHT),
@@ -136,8 +151,19 @@ def glyph(row: JobRow) -> Cell:
     return Words("?" if row.is_stale and not row.job.status.ended else sign, tone)
 
 
-def name(row: JobRow) -> Cell:
-    return NameCell(row.job.name, row.job.command, row.job.status.ended, row.wait_words)
+def name(apart: Mapping[str, str]) -> Callable[[JobRow], Cell]:
+    """The cell of the name; `apart` has what tells jobs of the same name apart."""
+
+    def cell(row: JobRow) -> Cell:
+        job = row.job
+        return NameCell(job.name, job.command, job.status.ended, row.wait_words, apart.get(job.id))
+
+    return cell
+
+
+def with_names(columns: Sequence[Column[JobRow]], apart: Mapping[str, str]) -> tuple[Column[JobRow], ...]:
+    """The same columns, with what tells jobs of the same name apart behind their names."""
+    return tuple(replace(column, cell=name(apart)) if column.key == NAME else column for column in columns)
 
 
 def state(row: JobRow) -> Cell:

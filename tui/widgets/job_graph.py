@@ -25,7 +25,7 @@ from jobtop.tui.widgets.tables.run_jobs import glyph_of, name_tone, shown_name
 
 MOST_DRAWN = 120  # jobs with lines between them; more are a list
 HEAD = 3  # cells before a name: the cursor, the sign, a blank
-LEAST_NAME, MOST_NAME = 6, 24
+LEAST_NAME, MOST_NAME = 6, (24, 48)  # cells; more if names look the same otherwise
 PLAIN, ON_PATH, SELECTED = 0, 1, 2  # ranks of lines
 MOST_NEAR = 3  # names of jobs before one, in the list
 
@@ -320,20 +320,11 @@ class JobGraph(ScrollView, Painted, inherit_bindings=False):
 
 
 def column_edges(layout: GraphLayout, names: Mapping[str, str], width: int) -> list[tuple[int, int]]:
-    """The left edge of each stage and the room for its names; empty if there is too little room."""
-    lengths = [
-        min(
-            MOST_NAME,
-            max((cell_len(safe_text(names.get(key, ""))) + 1 for key in keys if isinstance(key, str)), default=1),
-        )
-        for keys in layout.stages
-    ]
+    """The left edge of each stage and the room for its names; empty if there is too little room to tell them apart."""
     gaps = sum(lanes + 2 * EDGE for lanes in layout.lanes[:-1])
-    while sum(lengths) + HEAD * len(lengths) + gaps > width:
-        longest = max(lengths)
-        if longest <= LEAST_NAME:
-            return []
-        lengths[lengths.index(longest)] -= 1
+    lengths = next(filter(None, (name_lengths(layout, names, width - gaps, most) for most in MOST_NAME)), None)
+    if lengths is None:
+        return []
     spare = width - sum(lengths) - HEAD * len(lengths) - gaps
     between = min(8, spare // len(lengths)) if len(lengths) > 1 else 0
     edges, left = [], 0
@@ -341,3 +332,18 @@ def column_edges(layout: GraphLayout, names: Mapping[str, str], width: int) -> l
         edges.append((left, length))
         left += HEAD + length + lanes + 2 * EDGE + between
     return edges
+
+
+def name_lengths(layout: GraphLayout, names: Mapping[str, str], width: int, most: int) -> list[int] | None:
+    """The room for the names of each stage, at most `most`; None if names of a stage would look the same."""
+    columns = [[names.get(key, "") for key in keys if isinstance(key, str)] for keys in layout.stages]
+    lengths = [min(most, max((cell_len(safe_text(name)) + 1 for name in column), default=1)) for column in columns]
+    while sum(lengths) + HEAD * len(lengths) > width:
+        longest = max(lengths)
+        if longest <= LEAST_NAME:
+            return None
+        lengths[lengths.index(longest)] -= 1
+    for column, length in zip(columns, lengths, strict=True):
+        if len({cut_middle(name[:999], length - 1) for name in column}) < len(set(column)):
+            return None
+    return lengths

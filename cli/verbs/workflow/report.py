@@ -12,7 +12,7 @@ from jobtop.cli.files import new_path
 from jobtop.cli.verbs.export import ExportedJobs
 from jobtop.cli.verbs.workflow.looking import RUN_ID
 from jobtop.cli.verbs.workflow.starting import REFERENCE
-from jobtop.cli.workflow_jobs import find_run, jobs_of
+from jobtop.cli.workflow_jobs import find_run, jobs_of, run_title
 from jobtop.core.errors import ExitCode, UsageError
 from jobtop.core.units import printable
 from jobtop.store.transfer.exports import write_resource_metrics
@@ -47,6 +47,7 @@ def report(app: App, reference: str, run_id: int | None, output_dir: str | None)
     if isinstance(monitor, dict) and monitor.get("generate_plots"):
         from jobtop.store.plots import PlotOptions, write_plots
 
-        for plot in write_plots(chosen, directory, app.prices, PlotOptions(overwrite=True), app.warn):
+        options = PlotOptions(title=run_title(workflow, run), overwrite=True)
+        for plot in write_plots(chosen, directory, app.prices, options, app.warn):
             print(plot)
     return ExitCode.OK

@@ -110,6 +110,8 @@ def retry(app: App, reference: str, file: str | None, detach: bool, dry_run: boo
         call_agent(app, queue)
         return ExitCode.OK if detach or dry_run else watch(app, queue, workflow.id, last.run_id, style, no_ui)
     options = settings_of(last.settings, workflow.cwd)
+    if file is None and not os.path.exists(workflow.file):
+        raise UsageError(f"{printable(workflow.file)}: there is no such file any more (--file names another)")
     again = Submission(queue, checked(app, file or workflow.file, workflow.cwd), file or workflow.file, options)
     names = again.to_run_again(workflow.id, earlier)
     if dry_run:
@@ -253,10 +255,11 @@ class Lines:
         self.total = sum(job.role == JOB for job in jobs)
         self.is_quiet, self.now = is_quiet, now
         self.has_bar = not is_quiet and os.isatty(2)
-        self.printed: set[str] = set()
+        self.printed = {job.id for job in jobs if job.is_kept}
+        self.kept = sum(job.is_kept and job.role == JOB for job in jobs)
 
     def begin(self, text: str) -> None:
-        self._print(text)
+        self._print(f"{text}, {self.kept} of them kept from an earlier run" if self.kept else text)
 
     def update(self, jobs: Sequence[RunJob]) -> None:
         ended = [job for job in jobs if job.status is not None and not job.is_live and job.id not in self.printed]

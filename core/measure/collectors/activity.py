@@ -47,8 +47,7 @@ class Activity:
     @property
     def processes(self) -> int:
         """How many processes the jobs had at the last tick of the sampler."""
-        read = [] if self._processes is None else list(self._processes.jobs.values())
-        return sum(len(job.tree.members) for job in read)
+        return 0 if self._processes is None else self._processes.table.count_members()
 
     def has_run(self, key: str) -> bool:
         """Whether a process of the job has run since the last question; True if its processes are not known yet."""

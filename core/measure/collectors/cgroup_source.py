@@ -6,6 +6,7 @@ from jobtop.core.measure.collectors.job_cgroup import CgroupReader
 from jobtop.core.measure.collectors.jobs import CPU_TIMES, cpu_seconds, memory_of_processes
 from jobtop.core.measure.collectors.process_source import ProcessSource
 from jobtop.core.measure.collectors.storage import storage_by_device, storage_files
+from jobtop.core.measure.collectors.turns import Turns
 from jobtop.core.measure.source import Readings, Remarks
 from jobtop.core.procfs import read_text
 
@@ -24,15 +25,7 @@ NEVER = -1
 class JobCounters:
     """The cgroups of one job, and at which state of its processes they were read."""
 
-    __slots__ = (
-        "cpu_seconds",
-        "details_pass",
-        "reader",
-        "storage_files",
-        "storage_samples",
-        "unread_samples",
-        "version",
-    )
+    __slots__ = ("cpu_seconds", "details_pass", "read_in", "reader", "storage_files", "storage_samples", "version")
 
     def __init__(self, reader: CgroupReader, storage_files: dict[str, str]) -> None:
         self.reader, self.storage_files = reader, storage_files
@@ -40,11 +33,14 @@ class JobCounters:
         self.cpu_seconds = 0.0
         self.version = NEVER
         self.details_pass = NEVER
-        self.unread_samples = 0
+        self.read_in = 0  # the number of the call that read it, or saw that it had not changed
 
 
 class CgroupSource:
-    """Reads the cgroups of jobs in which a process has run; without a source of processes, of all jobs."""
+    """Reads the cgroups of jobs in which a process has run; without a source of processes, of all jobs.
+
+    Idle jobs have turns, so that any number of them costs little.
+    """
 
     name = "cgroups"
     interval_seconds = None
@@ -53,7 +49,11 @@ class CgroupSource:
         self._processes, self._with_pressure = processes, with_pressure
         self._counters: dict[str, JobCounters] = {}
         self._due: Jobs | None = None
-        self._due_counters: list[tuple[str, JobCounters, JobProcesses | None]] = []
+        self._due_counters: dict[str, tuple[JobCounters, JobProcesses | None]] = {}
+        self._news = None if processes is None else processes.news()
+        self._ran: set[str] = set()  # jobs in which a process has run, and that were not due since
+        self._turns = Turns()  # of idle jobs …
+        self._late: list[str] = []  # … and those that were not due in their turn
 
     def available(self) -> str | None:
         """None: a job that has no cgroup of its own is not read."""
@@ -69,18 +69,11 @@ class CgroupSource:
         found: dict[str, dict[str, Number]] = {}
         moments: dict[str, float] = {}
         remarks: dict[str, Remarks] = {}
-        for key, counters, processes in self._due_counters:
-            if processes is not None and processes.version == counters.version:
-                counters.unread_samples += 1
-                if counters.unread_samples < IDLE_REREAD_SAMPLES:
-                    continue
-                counters.unread_samples = 0
-                if not counters.reader.has_changed():
-                    continue
+        for key, counters, processes in self._to_read():
             values, moment = counters.reader.read()
             counters.cpu_seconds = max(counters.cpu_seconds, cpu_seconds(values))
             if processes is not None:
-                counters.version, counters.unread_samples = processes.version, 0
+                counters.version, counters.read_in = processes.version, self._turns.calls
                 values, moment = self._beside_processes(counters, processes, values, moment)
             found[key] = values
             if moment is not None:
@@ -88,6 +81,41 @@ class CgroupSource:
             if counters.storage_files and (storage := self._storage(counters)) is not None:
                 remarks[key] = storage
         return Readings(found, moments, remarks=remarks)
+
+    def _to_read(self) -> list[tuple[str, JobCounters, JobProcesses | None]]:
+        """The jobs that are due and in which a process has run, and idle ones in their turn that have changed."""
+        due = self._due_counters
+        in_turn = self._turns.next_call()
+        if self._news is None:
+            return [(key, counters, processes) for key, (counters, processes) in due.items()]
+        ran = (self._ran | self._news.take()) & self._counters.keys()
+        self._ran = ran - due.keys()
+        chosen = [(key, *due[key]) for key in ran & due.keys()]
+        found = [entry for entry in chosen if entry[2] is None or entry[2].version != entry[1].version]
+        waiting, self._late = self._late + in_turn, []
+        for key in waiting:
+            if key in due:
+                found += self._in_turn(key, *due[key], key in ran)
+            elif key in self._counters:
+                self._late.append(key)
+        return found
+
+    def _in_turn(
+        self, key: str, counters: JobCounters, processes: JobProcesses | None, has_run: bool
+    ) -> list[tuple[str, JobCounters, JobProcesses | None]]:
+        """A job in its turn, if nothing else has read it for so long and it has changed nevertheless."""
+        if processes is None:  # nothing says whether its processes have run
+            self._turns.set(key, 1)
+            return [] if has_run else [(key, counters, processes)]
+        if processes.version != counters.version:  # it is read in this call
+            self._turns.set(key, IDLE_REREAD_SAMPLES)
+            return [] if has_run else [(key, counters, processes)]
+        left = counters.read_in + IDLE_REREAD_SAMPLES - self._turns.calls
+        self._turns.set(key, left if left > 0 else IDLE_REREAD_SAMPLES)
+        if left > 0:
+            return []
+        counters.read_in = self._turns.calls
+        return [(key, counters, processes)] if counters.reader.has_changed() else []
 
     @staticmethod
     def _storage(counters: JobCounters) -> Remarks | None:
@@ -106,6 +134,8 @@ class CgroupSource:
 
     def forget(self, key: str) -> None:
         self._due = None
+        self._ran.discard(key)
+        self._turns.forget(key)
         counters = self._counters.pop(key, None)
         if counters is not None:
             counters.reader.close()
@@ -120,11 +150,13 @@ class CgroupSource:
                 # A shim reads these files itself when the job has ended.
                 files = storage_files(target.cgroups) if target.includes_root else {}
                 self._counters[key] = JobCounters(CgroupReader(target.cgroups, self._with_pressure), files)
+                self._ran.add(key)
+                self._turns.set(key, 1)
         self._due = jobs
         processes = self._processes.jobs if self._processes is not None else {}
-        self._due_counters = [
-            (key, counters, processes.get(key)) for key, counters in self._counters.items() if key in jobs
-        ]
+        self._due_counters = {
+            key: (counters, processes.get(key)) for key, counters in self._counters.items() if key in jobs
+        }
 
     def _beside_processes(
         self, counters: JobCounters, processes: JobProcesses, values: dict[str, Number], moment: float | None

@@ -72,6 +72,7 @@ class ProcessTable:
         self._members_version = 0  # rises when a process of a job comes or goes
         self._members_of: tuple[list[Tree], int] = ([], 0)
         self._members: list[Member] = []
+        self._counted = (0, 0)  # how many processes all jobs have, and of which `_members_version` that is
         self.read_at = 0.0  # the moment of the last sweep over the clocks
         self.kept_descriptors = 0
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -184,6 +185,15 @@ class ProcessTable:
             self._members = [member for tree in due if not tree.root_is_gone for member in tree.members.values()]
             self._members_of = due, self._members_version
         return self._members
+
+    def count_members(self) -> int:
+        """How many processes all jobs have, as of the last sweep; from any thread."""
+        count, version = self._counted
+        if version != self._members_version:
+            version = self._members_version
+            count = sum(len(tree.members) for tree in list(self.trees.values()))
+            self._counted = count, version
+        return count
 
     def _read_clocks(self, members: list[Member]) -> tuple[list[int | None], float]:
         """The CPU time of each process, and the moment of the reading; again if this thread was interrupted."""

@@ -66,6 +66,7 @@ class ContainerFile:
     started_at: float | None = None
     said_bytes: int = 0  # of the runner itself, at the beginning of the log of standard error
     told: Told | None = None  # once it has ended
+    exited_boottime: float | None = None  # when its runner saw its first process exit, in seconds since boot
     peak_bytes: int | None = None  # the most memory that its runner saw, without page cache
     texts: dict[str, str] = fresh(default_factory=dict)  # files of its cgroups at the end
     runtime_seconds: float | None = None  # CPU time of the processes around it
@@ -158,7 +159,7 @@ TEXTS = frozenset(
 )
 FLAGS = frozenset("is_tty is_kept is_oom_killed is_output_whole".split())
 WHOLE = frozenset("said_bytes runtime_bytes exit_code signal failure restarts peak_bytes".split())
-NUMBERS = frozenset("ordered_at started_at finished_at runtime_seconds gone_at".split())
+NUMBERS = frozenset("ordered_at started_at finished_at runtime_seconds gone_at exited_boottime".split())
 
 
 def _plain(shape: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:

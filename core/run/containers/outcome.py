@@ -29,6 +29,8 @@ OF_RUNNER = frozenset(
     " threads".split()
 )
 DROPPED = frozenset("limit memory_limit oom_before before_cgroup discarding subreaper killed looked".split())
+ENDS_OF_RUNNER = ("end", "last")
+LATE_SECONDS = 2.0  # an engine usually needs less from the exit of a container to its answer
 BY_CGROUP, MARK = "cgroup", "vmhwm"
 NEVER_READ = "the counters of the container could not be read at its end"
 OUTPUT_CUT = "output: its engine could not say what the container wrote last"
@@ -91,8 +93,10 @@ def facts_without_shim(started: Started, file: ContainerFile, now: float) -> Fac
 def _amended(facts: Facts, file: ContainerFile, told: Told, limits: Limits) -> Facts:
     """The facts of the shim with those of the container in place of those of the runner."""
     kept = [key for key in facts if key not in OF_RUNNER | DROPPED and not key.startswith("cgroup.")]
-    rows: list[dict[str, object]] = [{key: value} for key in kept if key != "status" for value in facts.every(key)]
+    replaced = ("status", *ENDS_OF_RUNNER)
+    rows: list[dict[str, object]] = [{key: value} for key in kept if key not in replaced for value in facts.every(key)]
     rows += [{key: 0} for key in sorted(OF_RUNNER)]
+    rows += _moments(facts, file.exited_boottime)
     if "exec_error" not in facts:
         rows.append({"status": _raw_status(facts, told)})
     declared = (("memory", limits.memory_bytes), ("cpus", limits.cpus), ("pids", limits.pids))
@@ -102,6 +106,18 @@ def _amended(facts: Facts, file: ContainerFile, told: Told, limits: Limits) -> F
     rows += [{f"cgroup.{name}": text} for name, text in _with_oom(file.texts, told).items()]
     text = b"".join(text_of(row) for row in rows)
     return Facts(text.decode("utf-8", "surrogateescape"), ENDED)
+
+
+def _moments(facts: Facts, exited_boottime: float | None) -> list[dict[str, object]]:
+    """When the job ended: with its runner, or when its container exited if the engine said so much later."""
+    found: list[dict[str, object]] = []
+    for key in ENDS_OF_RUNNER:
+        if key in facts:
+            wall, boottime = facts.moment(key)
+            late = 0.0 if exited_boottime is None else boottime - max(exited_boottime, facts.moment("start")[1])
+            late = late if late > LATE_SECONDS else 0.0
+            found.append({key: f"{wall - late:.6f} {boottime - late:.6f}"})
+    return found
 
 
 def _with_signal(told: Told, job: Job) -> Told:

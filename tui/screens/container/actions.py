@@ -10,7 +10,7 @@ from jobtop.core.errors import JobtopError
 from jobtop.core.units import number_of
 from jobtop.tui.actions import Action
 from jobtop.tui.data.containers.rows import job_of, jobs_by_container
-from jobtop.tui.page import Page
+from jobtop.tui.page import MOST_NAMED, Page
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Span, fitted, safe_text
 from jobtop.tui.widgets.prose import BLANK, Paragraph
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.25  # between two looks for a new snapshot, which the monitor makes every second
 LINGER_SECONDS = 10.0  # that the monitor runs on after the pages are left
-MOST_NAMED = 6
 LABEL_CELLS = 40
 SHORT_ID = 12
 
@@ -196,17 +195,6 @@ class ContainerPage(Page):
         if not (rows := self.chosen_rows):
             self.say("No container selected", "warning")
         return rows
-
-    def say(self, text: str, severity: str = "information") -> None:
-        """Show a notification; control characters and markup in the text have no effect."""
-        self.app.notify(safe_text(text), severity=severity, markup=False)  # type: ignore[arg-type]
-
-    def say_all(self, texts: Sequence[str], severity: str = "information") -> None:
-        """Show several texts in one notification, with a limit."""
-        if texts:
-            more = [f"and {len(texts) - MOST_NAMED} more"] if len(texts) > MOST_NAMED else []
-            lines = [*map(safe_text, texts[:MOST_NAMED]), *more]
-            self.app.notify("\n".join(lines), severity=severity, markup=False)  # type: ignore[arg-type]
 
 
 def question(operation: ContainerOperation, rows: Sequence[ContainerRow]) -> Confirm:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.css.query import QueryType
-from textual.widget import Widget
 
 from jobtop.tui.actions import APP, CONTAINER, CONTAINERS, bindings
 from jobtop.tui.chart.chart import Chart
@@ -19,19 +17,19 @@ from jobtop.tui.screens.container.actions import ContainerPage
 from jobtop.tui.screens.container.charts import BOTH, CHARTS, container_chart
 from jobtop.tui.screens.container.header import ContainerHeader, ContainerHeaderView
 from jobtop.tui.screens.container.inside import Inside
+from jobtop.tui.screens.panes import Arrangement, ChartScreen
 from jobtop.tui.widgets.log_view import LogPane
 from jobtop.tui.widgets.prose import Prose
-from jobtop.tui.widgets.tab_line import Tab, TabLine
-from jobtop.tui.widgets.table import Table
+from jobtop.tui.widgets.tab_line import TabLine
 from jobtop.tui.widgets.tables.container_events import ContainerEvents
 from jobtop.tui.widgets.tables.processes import ProcessTree
 
 if TYPE_CHECKING:
     from jobtop.core.measure.collectors.docker.snapshot import ContainerRow, EngineState
+    from jobtop.tui.chart.plotting import ChartView
+    from jobtop.tui.chart.window import TimeWindow
     from jobtop.tui.data.containers.feed import Key
 
-WIDE, TALL = 110, 22
-LEAST_CHART = 6  # rows, including the border
 UPPER = tuple(chart.name for chart in CHARTS)
 SIDE = UPPER[2:]
 LISTS = ("tree", "inspect")  # share a place also on a wide screen
@@ -47,6 +45,7 @@ TITLES = {
     "logs": "Logs",
     "events": "Events",
 }
+CHART_BY_NAME = {chart.name: chart for chart in CHARTS}
 GONE = "it was removed"
 
 
@@ -60,39 +59,28 @@ class ContainerPanes(Vertical):
         self.screen.open_pane(name)
 
 
-class ContainerScreen(ContainerPage):
+class ContainerScreen(ChartScreen, ContainerPage):
     """The screen that Enter opens for a container."""
 
     name_in_tabs = "containers"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, CONTAINERS)]
     DEFAULT_CSS = """
     ContainerScreen {
-        #upper { height: 2fr; min-height: 5; }
-        #side { width: 3fr; }
-        #cpu, #memory { width: 4fr; }
-        #lower { height: 3fr; }
-        #tree { width: 5fr; }
         #inspect { width: 9fr; }
-        #pane { width: 7fr; }
         #events { width: 36; }
-        TabLine { display: none; }
-        &.-narrow TabLine { display: block; }
-        &.-narrow #side, &.-narrow #cpu, &.-narrow #tree, &.-narrow #pane, &.-narrow #events { width: 1fr; }
-        &.-narrow #inspect { width: 1fr; }
-        &.-narrow #upper, &.-narrow #lower { height: 1fr; }
+        &.-narrow #events, &.-narrow #inspect { width: 1fr; }
         &.-low ContainerHeader { height: 2; }
-        .-hidden { display: none; }
-        .-maximized { width: 100% !important; height: 100% !important; }
     }
     """
+    arrangement = Arrangement(TITLES, UPPER, UPPER, LOWER, LISTS, text="logs")
 
     def __init__(self, key: Key) -> None:
         super().__init__()
         self.key = key
         self.row: ContainerRow | None = None
-        self.upper_pane, self.lower_pane, self.list_pane = "cpu", "logs", "tree"
+        self.lower_pane = "logs"
+        self.charts_shown = [name for name in UPPER if name != "gpu"]
         self.inside = Inside(self)
-        self._has_begun = False
 
     def panes(self) -> ComposeResult:
         yield ContainerHeader()
@@ -109,12 +97,9 @@ class ContainerScreen(ContainerPage):
                 yield LogPane(id="pane")
                 yield ContainerEvents(id="events")
 
-    def on_mount(self) -> None:
-        self.call_later(self.begin)
-
     def begin(self) -> None:
         """Show the container for the first time, after all panes are mounted."""
-        self._has_begun = True
+        self.has_begun = True
         self.lay_out()
         self.query_one("#logs").focus()
         self.look(at_once=True)
@@ -134,7 +119,7 @@ class ContainerScreen(ContainerPage):
 
     def show_containers(self) -> None:
         """Show the newest reading; a container that is gone stays as it was last."""
-        if not self._has_begun or not self.query(ContainerHeader):
+        if not self.has_begun or not self.query(ContainerHeader):
             return
         found = self.container_feed.row(self.key)
         self.row = found or self.row
@@ -142,6 +127,7 @@ class ContainerScreen(ContainerPage):
         if self.row is None:
             return
         self.container_feed.track(self.key).keep_longer()
+        self.charts_shown = [name for name in UPPER if name != "gpu" or self.row.gpus]
         self.lay_out()
         self.draw_charts()
         self.query_one(ContainerEvents).show(self.row)
@@ -156,114 +142,19 @@ class ContainerScreen(ContainerPage):
         secret = tuple(config.texts("run.redact")) if config is not None else ()
         self.query_one(ContainerHeader).view = ContainerHeaderView(row, job_id, problem, secret)
 
-    def draw_charts(self) -> None:
+    def chart_view(self, name: str, has_memory: bool, window: TimeWindow) -> ChartView | None:
         if self.row is None:
-            return
+            return None
         track = self.container_feed.track(self.key)
-        for chart in CHARTS:
-            widget = self.query_one(f"#{chart.name}", Chart)
-            if widget.display:
-                is_both = chart.name == "cpu" and self.is_narrow
-                widget.view = container_chart(BOTH if is_both else chart, self.row, track, widget.window)
+        return container_chart(BOTH if has_memory else CHART_BY_NAME[name], self.row, track, window)
 
-    @property
-    def charts_shown(self) -> list[str]:
-        """The charts of this container; that of GPUs only if it uses one."""
-        has_gpus = self.row is not None and bool(self.row.gpus)
-        return [name for name in UPPER if name != "gpu" or has_gpus]
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether panes share places."""
-        return self.size.width < WIDE or self.is_low
-
-    @property
-    def is_low(self) -> bool:
-        return self.size.height < TALL
-
-    def on_resize(self) -> None:
-        if self._has_begun:
-            self.lay_out()
-            self.draw_charts()
-
-    def lay_out(self) -> None:
-        """Show the panes that fit: all, or one of those that share a place."""
-        self.set_class(self.is_narrow, "-narrow")
-        self.set_class(self.is_low, "-low")
-        shown = set(self.visible_panes())
-        for name in (*UPPER, *LISTS, "events"):
-            self.query_one(f"#{name}").set_class(name not in shown, "-hidden")
-        self.query_one("#pane").set_class("logs" not in shown, "-hidden")
-        for box, names in (("#upper", UPPER), ("#side", SIDE), ("#lower", LOWER)):
-            self.query_one(box).set_class(not shown.intersection(names), "-hidden")
-        self.query_one(TabLine).tabs = [Tab(name, TITLES[name], name in shown) for name in self.tab_names()]
-
-    def visible_panes(self) -> Iterator[str]:
-        """All panes on a wide screen; else one above and one below."""
-        if self.is_narrow:
-            yield from (self.upper_pane, self.lower_pane)
-            return
-        side = [name for name in self.charts_shown if name in SIDE]
-        room = (self.size.height - 5) * 2 // 5 // LEAST_CHART
-        side.sort(key=lambda name: name != self.upper_pane)
-        yield from ("cpu", "memory", *side[: max(1, room)])
-        yield from (name for name in LOWER if name not in LISTS or name == self.list_pane)
-
-    def tab_names(self) -> list[str]:
-        """The panes that can be opened, in their order."""
-        return [*(name for name in self.charts_shown if name != "memory" or not self.is_narrow), *LOWER]
-
-    def others(self, name: str) -> str:
-        """The titles of the other panes in the place of a list, for its title; a narrow screen has tabs."""
-        titles = [TITLES[other] for other in LISTS if other != name]
-        return "" if self.is_narrow else "".join(f" · {title}" for title in titles)
-
-    def focus_next(self, selector: str | type[QueryType] = "*") -> Widget | None:
-        return self.step_focus(1)
-
-    def focus_previous(self, selector: str | type[QueryType] = "*") -> Widget | None:
-        return self.step_focus(-1)
-
-    def step_focus(self, direction: int) -> Widget | None:
-        """Focus the next pane, and show it if it is hidden."""
-        names = self.tab_names()
-        here = self.focused.id if self.focused is not None else None
-        place = names.index(here) + direction if here in names else 0
-        return self.open_pane(names[place % len(names)])
-
-    def open_pane(self, name: str) -> Widget:
-        """Show a pane and focus it."""
-        if name in LISTS:
-            self.list_pane = name
-        if name in UPPER:
-            self.upper_pane = name
-        else:
-            self.lower_pane = name
-        self.lay_out()
-        self.draw_charts()
+    def show_in(self, name: str) -> None:
+        super().show_in(name)
         if self.row is not None:
             self.inside.look(self.row, self.engine, is_gone=False)
-        pane = self.query_one(f"#{name}")
-        if self.maximized is not None:
-            self.maximize(pane)
-        self.set_focus(pane)
-        return pane
-
-    def on_tab_line_clicked(self, message: TabLine.Clicked) -> None:
-        self.open_pane(message.pane)
 
     def on_chart_cursor_moved(self, message: Chart.CursorMoved) -> None:
         """Move the cursors of all charts together."""
         if message.chart.has_focus:
             for chart in self.query(Chart):
                 chart.cursor = message.chart.cursor
-
-    def on_chart_window_changed(self, message: Chart.WindowChanged) -> None:
-        if message.chart.has_focus:
-            for chart in self.query(Chart):
-                chart.window = message.chart.window
-            self.draw_charts()
-
-    def on_table_sort_requested(self, message: Table.SortRequested) -> None:
-        if isinstance(message.table, ProcessTree):
-            message.table.sort_by(message.sort)

@@ -10,8 +10,6 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.css.query import QueryType
-from textual.widget import Widget
 
 from jobtop.core.analysis.ending import explain_end
 from jobtop.core.errors import JobtopError, UnknownJob
@@ -20,6 +18,7 @@ from jobtop.core.text.job_text import are_samples_deleted, not_started_text
 from jobtop.store.jobs import Jobs
 from jobtop.tui.actions import APP, JOB, JOBS, Action, bindings
 from jobtop.tui.chart.chart import Chart
+from jobtop.tui.chart.plotting import ChartView
 from jobtop.tui.chart.window import TimeWindow
 from jobtop.tui.data.job_reading import JobReading, JobView, Viewport
 from jobtop.tui.data.view import JobRow, View
@@ -31,21 +30,19 @@ from jobtop.tui.screens.job.header import HeaderView, JobHeader
 from jobtop.tui.screens.job.terminal import JobTerminal
 from jobtop.tui.screens.job.why import Why, waiting
 from jobtop.tui.screens.job_actions import JobActions
+from jobtop.tui.screens.panes import Arrangement, ChartScreen
 from jobtop.tui.widgets.alert_table import AlertTable
 from jobtop.tui.widgets.gpu_panel import GpuPanel, job_card
 from jobtop.tui.widgets.job_columns import with_wait
 from jobtop.tui.widgets.output_rows import Logs, why_no_output
 from jobtop.tui.widgets.output_view import OutputPane, OutputView
-from jobtop.tui.widgets.tab_line import Tab, TabLine
-from jobtop.tui.widgets.table import Table
+from jobtop.tui.widgets.tab_line import TabLine
 from jobtop.tui.widgets.tables.connections import ConnectionTable
 from jobtop.tui.widgets.tables.files import FileTable
 from jobtop.tui.widgets.tables.processes import ProcessTree
 from jobtop.tui.widgets.timeline import Timeline
 from jobtop.tui.workers import RepeatedWork
 
-WIDE, TALL = 110, 22
-LEAST_CHART = 6  # rows, including the border
 READ_SECONDS = 0.95  # between two readings of a running job
 SILENT_SECONDS = 3.0
 HOST_SECONDS = 60.0  # of the host around a moment of the job
@@ -75,6 +72,7 @@ TITLES = {
     "output": "Output",
     "timeline": "Timeline",
 }
+CHART_BY_NAME = {chart.name: chart for chart in CHARTS}
 GONE = "This job was deleted from the store"
 
 
@@ -103,7 +101,7 @@ class Panes(Vertical):
         self.screen.terminal.begin_typing()
 
 
-class JobScreen(JobActions):
+class JobScreen(ChartScreen, JobActions):
     """The screen that Enter opens for a job."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -112,25 +110,15 @@ class JobScreen(JobActions):
     ]
     DEFAULT_CSS = """
     JobScreen {
-        #upper { height: 2fr; min-height: 5; }
-        #side { width: 3fr; }
         #gpus { height: auto; max-height: 60%; }
         &.-narrow #gpus { height: 1fr; max-height: 100%; }
-        #cpu, #memory { width: 4fr; }
-        #lower { height: 3fr; }
-        #tree, #files, #connections, #alerts { width: 5fr; }
-        #pane { width: 7fr; }
+        #files, #connections, #alerts { width: 5fr; }
         #timeline { width: 36; }
-        TabLine { display: none; }
-        &.-narrow TabLine { display: block; }
-        &.-narrow #side, &.-narrow #cpu, &.-narrow #tree, &.-narrow #pane, &.-narrow #timeline { width: 1fr; }
-        &.-narrow #files, &.-narrow #connections, &.-narrow #alerts { width: 1fr; }
-        &.-narrow #upper, &.-narrow #lower { height: 1fr; }
+        &.-narrow #timeline, &.-narrow #files, &.-narrow #connections, &.-narrow #alerts { width: 1fr; }
         &.-low JobHeader { height: 2; }
-        .-hidden { display: none; }
-        .-maximized { width: 100% !important; height: 100% !important; }
     }
     """
+    arrangement = Arrangement(TITLES, UPPER, (*UPPER, PER_GPU), LOWER, LISTS, text="output")
 
     def __init__(self, job_id: str, moment: float | None = None, at: float | None = None) -> None:
         """`moment` is in seconds since the start of the job, `at` by the wall clock: it is shown at that moment."""
@@ -141,12 +129,10 @@ class JobScreen(JobActions):
         self.job_view: JobView | None = None
         self.problem: str | None = None
         self.charts_shown = ["cpu", "memory", "io"]
-        self.upper_pane, self.lower_pane, self.list_pane = "cpu", "output", "tree"
-        self.why_height = 0
+        self.lower_pane = "output"
         self._reading: JobReading | None = None
         self._read_at = -float("inf")
         self._version = -1
-        self._has_begun = False
         self._readings = RepeatedWork(self, self._read, "reading")
         self.terminal = JobTerminal(self)
         self.files, self.connections = JobFiles(self), JobConnections(self)
@@ -169,12 +155,9 @@ class JobScreen(JobActions):
                 yield OutputPane(id="pane")
                 yield Timeline(id="timeline")
 
-    def on_mount(self) -> None:
-        self.call_later(self.begin)
-
     def begin(self) -> None:
         """Read the job for the first time, after all panes are mounted."""
-        self._has_begun = True
+        self.has_begun = True
         opener = self.app.screen_stack[-2]
         if isinstance(opener, Page):
             self.query_one(TopLine).current = opener.name_in_tabs
@@ -240,7 +223,7 @@ class JobScreen(JobActions):
         return [self.row or JobRow(self.job_view.job, self._reading.store, elapsed=self.job_view.job.duration_seconds)]
 
     def show(self, view: View) -> None:
-        if not self._has_begun or not self.is_attached:
+        if not self.has_begun or not self.is_attached:
             return
         super().show(view)
         self.row = next((row for row in view.rows if row.key == self.job_id), None)
@@ -349,20 +332,10 @@ class JobScreen(JobActions):
         elapsed = self.row.elapsed if self.row is not None else None
         return job.status is Status.RUNNING and (elapsed or 0.0) >= SILENT_SECONDS
 
-    def others(self, name: str) -> str:
-        """The titles of the other panes in the place of a list, for its title; a narrow screen has tabs."""
-        titles = [TITLES[other] for other in LISTS if other != name]
-        return "" if self.is_narrow else "".join(f" · {title}" for title in titles)
-
-    def draw_charts(self) -> None:
-        job_view = self.job_view
-        if job_view is None:
-            return
-        for chart in CHARTS:
-            widget = self.query_one(f"#{chart.name}", Chart)
-            if widget.display:
-                is_both = chart.name == "cpu" and self.is_narrow
-                widget.view = chart_view(job_view, BOTH if is_both else chart, widget.window, rules=self.console.rules)
+    def chart_view(self, name: str, has_memory: bool, window: TimeWindow) -> ChartView | None:
+        if self.job_view is None:
+            return None
+        return chart_view(self.job_view, BOTH if has_memory else CHART_BY_NAME[name], window, rules=self.console.rules)
 
     def show_header(self) -> None:
         if not self.query(JobHeader):
@@ -388,96 +361,46 @@ class JobScreen(JobActions):
             "processes were not recorded" if not job_view.is_sampled else "it ended before its processes were recorded"
         )
 
-    @property
-    def is_narrow(self) -> bool:
-        """Whether panes share places."""
-        return self.size.width < WIDE or self.is_low
-
-    @property
-    def is_low(self) -> bool:
-        return self.size.height < TALL
-
     def on_resize(self) -> None:
-        if self._has_begun:
-            self.lay_out()
-            self.draw_charts()
+        if self.has_begun:
             self.request_reading()
 
     def lay_out(self) -> None:
-        """Show the panes that fit: all, or one of those that share a place."""
-        self.set_class(self.is_narrow, "-narrow")
-        self.set_class(self.is_low, "-low")
         self.fit_why()
-        shown = set(self.visible_panes())
-        for name in (*UPPER, PER_GPU, *LISTS, "timeline", "why"):
-            self.query_one(f"#{name}").set_class(name not in shown, "-hidden")
-        self.query_one("#pane").set_class("output" not in shown, "-hidden")
-        for box, names in (("#upper", (*UPPER, PER_GPU)), ("#side", SIDE), ("#lower", LOWER)):
-            self.query_one(box).set_class(not shown.intersection(names), "-hidden")
-        self.query_one(TabLine).tabs = [Tab(name, TITLES[name], name in shown) for name in self.tab_names()]
+        super().lay_out()
 
     def fit_why(self) -> None:
         """Give the explanation a quarter of the screen, or all of it if it is shown alone."""
         why, height = self.query_one("#why", Why), self.size.height
         is_alone = self.is_narrow and self.lower_pane == "why"
         rows = why.fit(max(20, self.size.width - 6), max(3, height - 7 if is_alone else height // 4))
-        self.why_height = rows + 2 if why.explanation else 0
-        why.styles.height = self.why_height
+        self.height_above = rows + 2 if why.explanation else 0
+        why.styles.height = self.height_above
 
     @property
     def has_why(self) -> bool:
         return bool(self.query_one("#why", Why).explanation)
 
     def visible_panes(self) -> Iterator[str]:
-        """All panes on a wide screen; else one above and one below; on a low screen the explanation alone."""
+        """The explanation first; on a low screen it is alone."""
         if self.has_why and (not self.is_low or self.lower_pane == "why"):
             yield "why"
-        if not self.is_narrow:
-            side = [name for name in self.charts_shown if name in SIDE]
-            room = (self.size.height - 5 - self.why_height) * 2 // 5 // LEAST_CHART
-            side.sort(key=lambda name: name != self.upper_pane)
-            yield from ("cpu", "memory", *side[: max(1, room)])
-            yield from (name for name in LOWER if name not in LISTS or name == self.list_pane)
-        elif self.lower_pane != "why":
-            yield from (self.upper_pane, self.lower_pane)
+        if not self.is_narrow or self.lower_pane != "why":
+            yield from super().visible_panes()
 
-    def tab_names(self) -> list[str]:
-        """The panes that can be opened, in their order."""
-        charts = [name for name in self.charts_shown if name != "memory" or not self.is_narrow]
-        return [*(["why"] if self.has_why else []), *charts, *LOWER]
+    def tab_names(self) -> Sequence[str]:
+        return [*(["why"] if self.has_why else []), *super().tab_names()]
 
-    def focus_next(self, selector: str | type[QueryType] = "*") -> Widget | None:
-        return self.step_focus(1)
-
-    def focus_previous(self, selector: str | type[QueryType] = "*") -> Widget | None:
-        return self.step_focus(-1)
-
-    def step_focus(self, direction: int) -> Widget | None:
-        """Focus the next pane, and show it if it is hidden."""
-        names = self.tab_names()
-        here = self.focused.id if self.focused is not None else None
-        place = names.index(here) + direction if here in names else 0
-        return self.open_pane(names[place % len(names)])
-
-    def open_pane(self, name: str) -> Widget:
-        """Show a pane and focus it."""
-        if name in LISTS:
-            self.list_pane = name
-        if name in UPPER or name == PER_GPU:
-            self.upper_pane = name
-        elif name != "why" or self.is_low:
-            self.lower_pane = name
-        if name != "why" and self.lower_pane == "why":
+    def show_in(self, name: str) -> None:
+        if self.lower_pane == "why":
             self.lower_pane = "output"
-        self.lay_out()
-        self.draw_charts()
+        if name != "why" or self.is_low:
+            super().show_in(name)
+        else:
+            self.lay_out()
+            self.draw_charts()
         self.files.look(self.job_view)
         self.connections.look(self.job_view)
-        pane = self.query_one(f"#{name}")
-        if self.maximized is not None:
-            self.maximize(pane)
-        self.set_focus(pane)
-        return pane
 
     def show_threads(self) -> None:
         """Show the busiest threads below their processes, or hide them again."""
@@ -485,9 +408,6 @@ class JobScreen(JobActions):
         tree.shows_threads = not tree.shows_threads
         self.open_pane("tree")
         self.request_reading()
-
-    def on_tab_line_clicked(self, message: TabLine.Clicked) -> None:
-        self.open_pane(message.pane)
 
     def go_to(self, moment: float | None, by: Chart | None = None) -> None:
         """Show a moment of the past, or now again; the chart that asked for it is already there."""
@@ -509,9 +429,6 @@ class JobScreen(JobActions):
 
     def on_chart_window_changed(self, message: Chart.WindowChanged) -> None:
         if message.chart.has_focus:
-            for chart in self.query(Chart):
-                chart.window = message.chart.window
-            self.draw_charts()
             self.request_reading()
 
     def on_alert_table_chosen(self, message: AlertTable.Chosen) -> None:
@@ -519,7 +436,3 @@ class JobScreen(JobActions):
 
     def on_timeline_chosen(self, message: Timeline.Chosen) -> None:
         self.go_to(message.moment)
-
-    def on_table_sort_requested(self, message: Table.SortRequested) -> None:
-        if isinstance(message.table, ProcessTree):
-            message.table.sort_by(message.sort)

@@ -10,7 +10,7 @@ from jobtop.core.errors import JobtopError
 from jobtop.core.record import record
 from jobtop.core.units import number_of
 from jobtop.tui.actions import WORKFLOWS, Action
-from jobtop.tui.page import Page
+from jobtop.tui.page import MOST_NAMED, Page
 from jobtop.tui.palette import Tone
 from jobtop.tui.widgets.cells import Span, fitted, safe_text
 from jobtop.tui.widgets.prose import BLANK, Paragraph
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from jobtop.tui.dialogs.confirm import Confirm
 
 LABEL_CELLS = 60
-MOST_NAMED = 6
 CANCEL_MEANING = "Jobs that wait are not started. Jobs that run get SIGTERM, and SIGKILL after their grace period."
 RETRY_MEANING = "They are queued as the next run of the workflow. Jobs that have succeeded and not changed are kept."
 
@@ -127,10 +126,6 @@ class WorkflowPage(Page):
 
     def changed(self, run_id: int) -> None:
         """A run was cancelled, or this one was started."""
-
-    def say(self, text: str, severity: str = "information") -> None:
-        """Show a notification; control characters and markup in the text have no effect."""
-        self.app.notify(text, severity=severity, markup=False)  # type: ignore[arg-type]
 
 
 def question(title: str, run: ChosenRun, names: list[str], meaning: str, yes: str) -> Confirm:

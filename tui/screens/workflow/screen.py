@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.css.query import QueryType
-from textual.widget import Widget
 
 from jobtop.core.errors import JobtopError
 from jobtop.core.units import number_of
@@ -23,18 +21,19 @@ from jobtop.tui.data.workflow_reading import RunReading, RunView
 from jobtop.tui.data.workflow_rows import ORDER, ShownRunJob, axis_seconds, shown_jobs, sorted_jobs
 from jobtop.tui.page import TopLine
 from jobtop.tui.palette import Tone
+from jobtop.tui.screens.panes import PaneScreen
 from jobtop.tui.screens.workflow.actions import ChosenRun, WorkflowPage
 from jobtop.tui.screens.workflow.chart import usage_chart
 from jobtop.tui.screens.workflow.header import RunHeader, RunHeaderView
 from jobtop.tui.widgets.cells import Span
 from jobtop.tui.widgets.gantt import Gantt
 from jobtop.tui.widgets.job_graph import JobGraph
-from jobtop.tui.widgets.tab_line import Tab, TabLine
+from jobtop.tui.widgets.tab_line import TabLine
 from jobtop.tui.widgets.table import Table
 from jobtop.tui.widgets.tables.run_jobs import job_columns
 from jobtop.tui.workers import RepeatedWork
 
-WIDE, TALL, WITH_CHART = 110, 26, 22
+TALL, WITH_CHART = 26, 22
 READ_SECONDS = 0.25
 PANES = ("jobs", "graph", "gantt", "usage")
 TITLES = {"jobs": "Jobs", "graph": "Graph", "gantt": "Gantt", "usage": "CPU+mem"}
@@ -48,7 +47,7 @@ class RunJobTable(Table[ShownRunJob]):
         return action != "mark"
 
 
-class WorkflowScreen(WorkflowPage):
+class WorkflowScreen(PaneScreen, WorkflowPage):
     """The screen that Enter opens for a workflow."""
 
     name_in_tabs = "workflows"
@@ -59,14 +58,11 @@ class WorkflowScreen(WorkflowPage):
         #jobs, #graph { height: 1fr; }
         #gantt { height: 3fr; }
         #usage { height: 2fr; }
-        TabLine { display: none; }
-        &.-narrow TabLine { display: block; }
         &.-narrow #usage { height: 8; }
         &.-narrow.-alone #usage { height: 1fr; }
-        .-hidden { display: none; }
-        .-maximized { width: 100% !important; height: 100% !important; }
     }
     """
+    tallest = TALL
 
     def __init__(self, store: Path, workflow_id: int, run_id: int | None = None) -> None:
         super().__init__()
@@ -75,7 +71,6 @@ class WorkflowScreen(WorkflowPage):
         self.problem: str | None = None
         self.pane, self.sort = "jobs", ORDER
         self.rows: list[ShownRunJob] = []
-        self._has_begun = False
         self._read_at = -float("inf")
         self._readings = RepeatedWork(self, self._read, "workflow")
 
@@ -90,12 +85,9 @@ class WorkflowScreen(WorkflowPage):
                 yield Gantt(id="gantt")
                 yield Chart(id="usage")
 
-    def on_mount(self) -> None:
-        self.call_later(self.begin)
-
     def begin(self) -> None:
         """Read the run for the first time, after all panes are mounted."""
-        self._has_begun = True
+        self.has_begun = True
         self.query_one("#jobs", RunJobTable).sort = self.sort
         self.lay_out()
         self.query_one("#jobs").focus()
@@ -104,7 +96,7 @@ class WorkflowScreen(WorkflowPage):
             self.show(self.console.view)
 
     def show(self, view: View) -> None:
-        if not self._has_begun or not self.is_attached:
+        if not self.has_begun or not self.is_attached:
             return
         super().show(view)
         now = time.monotonic()
@@ -173,11 +165,6 @@ class WorkflowScreen(WorkflowPage):
             return None
         return ChosenRun(view.store, view.workflow, view.run.run_id, not view.is_over, view.run.run_id == view.runs[-1])
 
-    @property
-    def is_narrow(self) -> bool:
-        """Whether panes share a place."""
-        return self.size.width < WIDE or self.size.height < TALL
-
     def visible_panes(self) -> Iterator[str]:
         """All panes on a wide screen; else one, and the chart below the gantt if there is room."""
         if not self.is_narrow:
@@ -187,47 +174,24 @@ class WorkflowScreen(WorkflowPage):
         if self.pane == "gantt" and self.size.height >= WITH_CHART:
             yield "usage"
 
+    def tab_names(self) -> Sequence[str]:
+        return PANES
+
     def lay_out(self) -> None:
         """Show the panes that fit."""
-        shown = set(self.visible_panes())
-        self.set_class(self.is_narrow, "-narrow")
-        self.set_class(shown == {"usage"}, "-alone")
-        for name in PANES:
-            self.query_one(f"#{name}").set_class(name not in shown, "-hidden")
-        for box, names in (("#left", PANES[:2]), ("#right", PANES[2:])):
-            self.query_one(box).set_class(not shown.intersection(names), "-hidden")
-        self.query_one(TabLine).tabs = [Tab(name, TITLES[name], name in shown) for name in PANES]
+        self.set_class(set(self.visible_panes()) == {"usage"}, "-alone")
+        boxes: dict[str, Sequence[str]] = {"#left": PANES[:2], "#right": PANES[2:]}
+        self.hide_panes(TITLES, boxes | {f"#{name}": (name,) for name in PANES})
 
     def on_resize(self) -> None:
-        if self._has_begun:
+        if self.has_begun:
             self.lay_out()
             self.show_panes()
 
-    def focus_next(self, selector: str | type[QueryType] = "*") -> Widget | None:
-        return self.step_focus(1)
-
-    def focus_previous(self, selector: str | type[QueryType] = "*") -> Widget | None:
-        return self.step_focus(-1)
-
-    def step_focus(self, direction: int) -> Widget | None:
-        """Focus the next pane, and show it if it is hidden."""
-        here = self.focused.id if self.focused is not None else None
-        place = PANES.index(here) + direction if here in PANES else 0
-        return self.open_pane(PANES[place % len(PANES)])
-
-    def open_pane(self, name: str) -> Widget:
-        """Show a pane and focus it."""
+    def show_in(self, name: str) -> None:
         self.pane = name
         self.lay_out()
         self.show_panes()
-        pane = self.query_one(f"#{name}")
-        if self.maximized is not None:
-            self.maximize(pane)
-        self.set_focus(pane)
-        return pane
-
-    def on_tab_line_clicked(self, message: TabLine.Clicked) -> None:
-        self.open_pane(message.pane)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable the keys of other runs if there are none."""

@@ -13,7 +13,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 
-from jobtop.core.errors import EngineError, NoSuchContainer, NoSuchImage
+from jobtop.core.errors import EngineError, EngineSilent, NoSuchContainer, NoSuchImage
 from jobtop.core.measure.collectors.docker import answers
 from jobtop.core.measure.collectors.docker.remedies import RESTART, access_remedy, start_remedy
 from jobtop.core.units import printable
@@ -68,8 +68,14 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def info(self) -> EngineInfo:
-        with self._call() as api:
+    def connect(self) -> None:
+        """Raise EngineError if there is no connection yet and the engine does not answer."""
+        with self._call():
+            pass
+
+    def info(self, seconds: float | None = None) -> EngineInfo:
+        """What the engine is; an engine that answers at all may take so long, as Podman does on a busy machine."""
+        with self._call(seconds=seconds) as api:
             return answers.engine_info(answers.version_in(api.server, api._version) or api.version(), api.info())
 
     def containers(self, every: bool = False, label: str | None = None) -> list[Container]:
@@ -309,7 +315,7 @@ class Engine:
     def _problem(self, error: Exception, reference: str | None) -> EngineError:
         """What an exception of the docker package, or of a socket, means to a user."""
         if isinstance(error, OSError) and self._api is None and error.errno is not None:
-            return EngineError(self._connection_words(error, TimeoutError))
+            return self._connection_problem(error, TimeoutError)
         with IMPORTING:
             import requests
             from docker.errors import APIError, ImageNotFound, NotFound
@@ -326,9 +332,9 @@ class Engine:
             if reference and "no such container" in str(error.explanation or error).lower():
                 return NoSuchContainer(f"{self._name}: {one_line(error.explanation or error)}")
             return EngineError(f"{self._name}: {one_line(error.explanation or error)}")
-        return EngineError(self._connection_words(error, requests.exceptions.Timeout))
+        return self._connection_problem(error, requests.exceptions.Timeout)
 
-    def _connection_words(self, error: Exception, timeout_type: type[Exception]) -> str:
+    def _connection_problem(self, error: Exception, timeout_type: type[Exception]) -> EngineError:
         causes: list[BaseException] = []
         found: BaseException | None = error
         while found is not None and len(causes) < MOST_CAUSES:
@@ -336,13 +342,13 @@ class Engine:
             inner = next((each for each in found.args if isinstance(each, BaseException)), None)
             found = inner or found.__cause__ or found.__context__
         if any(isinstance(cause, PermissionError) for cause in causes):
-            return f"{self._name}: permission denied ({access_remedy(self.endpoint)})"
+            return EngineError(f"{self._name}: permission denied ({access_remedy(self.endpoint)})")
         if any(isinstance(cause, FileNotFoundError | ConnectionRefusedError) for cause in causes):
-            return f"{self._name} does not run ({start_remedy(self.endpoint)})"
+            return EngineError(f"{self._name} does not run ({start_remedy(self.endpoint)})")
         # EAGAIN: so many wait already that the kernel lets no one else in.
         if any(isinstance(cause, timeout_type | TimeoutError | BlockingIOError) for cause in causes):
-            return f"{self._name} does not answer within {self.timeout_seconds:g} s ({RESTART})"
-        return f"{self._name}: {one_line(error)}"
+            return EngineSilent(f"{self._name} does not answer within {self.timeout_seconds:g} s ({RESTART})")
+        return EngineError(f"{self._name}: {one_line(error)}")
 
 
 class OpenAnswer:

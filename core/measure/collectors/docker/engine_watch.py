@@ -7,7 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 
-from jobtop.core.errors import EngineError, NoSuchContainer
+from jobtop.core.errors import EngineError, EngineSilent, NoSuchContainer
 from jobtop.core.measure.collectors.docker.client import ANSWER_SECONDS, Engine
 from jobtop.core.measure.collectors.docker.snapshot import EngineState
 from jobtop.core.record import replace
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0  # between two attempts to reach an engine
 RESYNC_SECONDS = 120.0  # between two lists, in case an event was lost
+PULSE_SECONDS = 5.0  # between two questions whether an engine without events still answers
 PATIENT_SECONDS = 10.0  # for an answer of an engine that was too slow before
 MOST_FAILURES = 2  # containers of a list that cannot be inspected, until the engine counts as not answering
 CHANGES = frozenset(
@@ -53,11 +54,14 @@ class EngineWatch:
         self._events: dict[str, tuple[ContainerEvent, ...]] = {}
         self._stream: Events | None = None
         self._is_reached = False  # in this attempt
+        self._is_followed = False  # its events are awaited
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"jobtop-{endpoint.name}", daemon=True)
+        self._pulse = threading.Thread(target=self._feel_pulse, name=f"jobtop-{endpoint.name}-pulse", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+        self._pulse.start()
 
     def events(self, container_id: str) -> tuple[ContainerEvent, ...]:
         """What happened to a container lately, the oldest first."""
@@ -71,8 +75,10 @@ class EngineWatch:
             stream.close()
 
     def join(self, seconds: float) -> None:
-        if self._thread.is_alive():
-            self._thread.join(seconds)
+        until = time.monotonic() + seconds
+        for thread in (self._thread, self._pulse):
+            if thread.is_alive():
+                thread.join(max(0.0, until - time.monotonic()))
 
     def _run(self) -> None:
         pause, answer_seconds = FIRST_PAUSE_SECONDS, ANSWER_SECONDS
@@ -127,9 +133,11 @@ class EngineWatch:
                 self._list(engine)
                 self._is_reached = True
                 self._note(info, None)
+                self._is_followed = True
                 if self._stopped.is_set() or not self._follow(engine, events):
                     return
             finally:
+                self._is_followed = False
                 self._stream = None
                 events.close()
 
@@ -143,6 +151,24 @@ class EngineWatch:
             if time.monotonic() >= until:
                 return True
         return time.monotonic() >= until
+
+    def _feel_pulse(self) -> None:
+        """Notice soon that an engine hangs: its events just do not come then, as on a quiet day."""
+        while not self._stopped.wait(PULSE_SECONDS):
+            if self._is_followed:
+                self._ask_once()
+
+    def _ask_once(self) -> None:
+        try:
+            with self._opener(self.endpoint, ANSWER_SECONDS) as engine:
+                engine.connect()
+            problem = None
+        except EngineSilent as error:
+            problem = str(error)
+        except EngineError:  # the stream of events ends too
+            return
+        if self._is_followed and self.state.problem != problem:
+            self._note(None, problem)
 
     def _note(self, info: EngineInfo | None, problem: str | None) -> None:
         before = self.state

@@ -21,7 +21,8 @@ NO_LIMIT_BYTES = 2**60  # version 1 writes "no limit" as the largest number of p
 MEBIBYTE = 1024 * 1024
 VERSION_2 = "version 2"
 MOST_WAYS = 1000  # that are remembered
-CONTROLLERS = ("cpu", "memory", "pids")  # of version 1, that set limits
+CONTROLLERS = ("cpu", "memory", "pids")  # that set limits
+ALL = frozenset(CONTROLLERS)
 
 
 @record
@@ -80,6 +81,7 @@ class CgroupLimits:
     def __init__(self, mounts: list[Mount]) -> None:
         self._mounts = mounts
         self._known: dict[str, LimitSet] = {}  # of a directory and those above it
+        self._enabled: dict[str, frozenset[str]] = {}  # controllers of the directories below one, of version 2
         self._ways: dict[
             str, list[tuple[tuple[str, ...], frozenset[str]]]
         ] = {}  # by what a process says of its cgroups
@@ -87,10 +89,10 @@ class CgroupLimits:
     def renew(self) -> None:
         """Read all directories again from now on."""
         self._known.clear()
+        self._enabled.clear()
 
-    def of_process(self, directory: str) -> LimitSet:
-        """The tightest limits on the way from the cgroups of a process up to the roots of their trees."""
-        text = read_text(f"{directory}/cgroup")
+    def of_text(self, text: str) -> LimitSet:
+        """The tightest limits on the way up to the roots of the trees, by what a process says of its cgroups."""
         ways = self._ways.get(text)
         if ways is None:
             if len(self._ways) >= MOST_WAYS:
@@ -98,7 +100,9 @@ class CgroupLimits:
             ways = self._ways[text] = self._find_ways(text)
         found = NO_LIMITS
         for way, controllers in ways:
-            found = found.tightest(self._tightest(way, controllers))
+            limits = self._tightest(way, controllers)
+            if limits is not NO_LIMITS:
+                found = found.tightest(limits)
         return found
 
     def _find_ways(self, text: str) -> list[tuple[tuple[str, ...], frozenset[str]]]:
@@ -118,11 +122,24 @@ class CgroupLimits:
     def _tightest(self, way: tuple[str, ...], controllers: frozenset[str]) -> LimitSet:
         known = self._known.get(way[0])
         if known is None:
-            known = _version_2(way[0]) if VERSION_2 in controllers else _version_1(way[0], controllers)
+            if VERSION_2 in controllers:
+                known = _version_2(way[0], self._enabled_below(way[1]) if len(way) > 1 else ALL)
+            else:
+                known = _version_1(way[0], controllers)
             if len(way) > 1:
                 known = known.tightest(self._tightest(way[1:], controllers))
-            self._known[way[0]] = known
+            known = self._known[way[0]] = NO_LIMITS if known.is_empty else known
         return known
+
+    def _enabled_below(self, directory: str) -> frozenset[str]:
+        """The controllers that the cgroups below one have: read once for all of them."""
+        enabled = self._enabled.get(directory)
+        if enabled is None:
+            path = f"{directory}/cgroup.subtree_control"
+            text = read_text(path)  # empty if there is none
+            enabled = frozenset(text.split()) if text or os.path.exists(path) else ALL
+            self._enabled[directory] = enabled
+        return enabled
 
 
 def _way_up(mount: Mount, path: str) -> Iterator[str]:
@@ -136,11 +153,13 @@ def _way_up(mount: Mount, path: str) -> Iterator[str]:
     yield mount.place
 
 
-def _version_2(directory: str) -> LimitSet:
+def _version_2(directory: str, enabled: frozenset[str]) -> LimitSet:
+    if enabled.isdisjoint(CONTROLLERS):
+        return NO_LIMITS
     return LimitSet(
-        _quota(_whole(f"{directory}/cpu.max").split()),
-        _count(_whole(f"{directory}/memory.max")),
-        _count(_whole(f"{directory}/pids.max")),
+        _quota(_whole(f"{directory}/cpu.max").split()) if "cpu" in enabled else None,
+        _count(_whole(f"{directory}/memory.max")) if "memory" in enabled else None,
+        _count(_whole(f"{directory}/pids.max")) if "pids" in enabled else None,
     )
 
 

@@ -72,6 +72,8 @@ class TcpTraffic:
         self._opened_before = opened
         is_same = bool(opened) and opened == before
         if is_same and not (self._sockets.has_open or self._sockets.is_undecided):
+            if self._closed is not None:  # the kernel tells of closed sockets a little later
+                self._take_closed()
             return
         if is_same and not is_last and time.monotonic() < self._listed_at + LIST_SECONDS:
             self._take_closed()
