@@ -13,6 +13,7 @@ from jobtop.core.measure.collectors.proc import is_alive, send
 from jobtop.core.model import Job, Limits, Monitor, Queued, Status, StopRequest, Usage
 from jobtop.core.procfs import CALL_FOR_AGENT
 from jobtop.core.record import replace
+from jobtop.core.run.request import MOST
 from jobtop.core.run.scheduling import retry_seconds, will_be_retried
 from jobtop.core.run.shell import line_shell
 from jobtop.core.run.supervisor import new_id
@@ -27,7 +28,7 @@ from jobtop.store.queue_rows import read_statuses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from jobtop.core.job_id import JobId
     from jobtop.core.model import Identity, JobSpec, RetryRule
@@ -53,10 +54,23 @@ class Queue:
         """Queue a job; its command and environment are written before its row."""
         self._keep_spec(spec)
         try:
-            waiting = replace(job, status=Status.QUEUED, queue=queued, recorder=None, settled=False)
-            return self.jobs.insert(waiting, event("submitted"))
+            return self.jobs.insert(waiting(job, queued), event("submitted"))
         except BaseException:
             remove_file(self.paths.spec(spec.id))
+            raise
+
+    def submit_all(self, ready: Sequence[tuple[Job, JobSpec, Queued]]) -> list[Job]:
+        """Queue all jobs, or none; the store is not locked while their commands and environments are written."""
+        kept: list[JobId] = []
+        try:
+            for _, spec, _ in ready:
+                kept.append(spec.id)
+                self._keep_spec(spec)
+            with self.jobs.database.writing():
+                return [self.jobs.insert(waiting(job, queued), event("submitted")) for job, _, queued in ready]
+        except BaseException:
+            for job_id in kept:
+                remove_file(self.paths.spec(job_id))
             raise
 
     def claim(self, job_id: str, me: Identity, gpus: Iterable[str] = ()) -> Job | None:
@@ -120,6 +134,19 @@ class Queue:
             if not self.waits(row) or row.status is wanted:
                 return row, ()
             return replace(row, status=wanted), (event("paused" if held else "resumed"),)
+
+        return self.waits(self.jobs.change(job_id, changed))
+
+    def change_priority(self, job_id: str, step: int) -> bool:
+        """Add to the priority of a queued job; False if it does not wait any more."""
+
+        def changed(row: Job) -> tuple[Job, tuple[Event, ...]]:
+            if not self.waits(row):
+                return row, ()
+            queued = row.queue or Queued()
+            priority = max(-MOST, min(MOST, queued.priority + step))
+            said = event("priority", priority=priority, reason=f"now {priority}")
+            return replace(row, queue=replace(queued, priority=priority)), (said,)
 
         return self.waits(self.jobs.change(job_id, changed))
 
@@ -284,6 +311,11 @@ class Queue:
         except FileExistsError:
             return False
         return True
+
+
+def waiting(job: Job, queued: Queued) -> Job:
+    """The job as a queued one."""
+    return replace(job, status=Status.QUEUED, queue=queued, recorder=None, settled=False)
 
 
 def released(job: Job) -> Job:

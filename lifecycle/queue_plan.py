@@ -59,6 +59,16 @@ class Lineup:
 
     def plan(self, capacity: Capacity, now: float) -> Plan:
         """Which jobs to start now, and why the others wait."""
+        return plan(self.waiting.values(), self.running.values(), capacity, self.slots(), self.outcomes(), now)
+
+    def slots(self) -> dict[str, int]:
+        """The slots of groups, as `jobtop group` or their jobs say."""
+        known: list[Waiting | Running] = [*self.waiting.values(), *self.running.values()]
+        slots = {job.group: job.slots for job in known if job.group is not None and job.slots is not None}
+        return slots | self.groups
+
+    def outcomes(self) -> dict[str, Status | None]:
+        """The status of each job that queued jobs depend on."""
         asked = {job_id for job in self.waiting.values() for job_id in (*job.after, *job.after_end)}
         unknown = asked - self.waiting.keys() - self.running.keys() - self._succeeded
         outcomes: dict[str, Status | None] = dict.fromkeys(asked, Status.QUEUED)
@@ -66,9 +76,7 @@ class Lineup:
         if unknown:
             outcomes |= self.queue.outcomes(unknown)
             self._succeeded |= {job_id for job_id in unknown if outcomes[job_id] is Status.SUCCESS}
-        known: list[Waiting | Running] = [*self.waiting.values(), *self.running.values()]
-        slots = {job.group: job.slots for job in known if job.group is not None and job.slots is not None}
-        return plan(self.waiting.values(), self.running.values(), capacity, slots | self.groups, outcomes, now)
+        return outcomes
 
     def needed(self) -> dict[str, set[str]]:
         """Each job that queued jobs depend on, and each attempt at it, with the ids of those queued jobs."""

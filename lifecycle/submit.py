@@ -9,7 +9,6 @@ from jobtop.core.model import Queued
 from jobtop.core.record import record, replace
 from jobtop.core.run.request import prepare
 from jobtop.core.run.supervisor import new_id
-from jobtop.core.state_files import remove_file
 from jobtop.core.units import printable
 
 PROCESS = "process"  # the kind of job that is a command on this host
@@ -50,17 +49,13 @@ def submit_all(
     The caller makes sure that there is an agent.
     """
     ready = [prepared(queue, config, request, options) for request in requests]
-    jobs: list[Job] = []
-    try:
-        with queue.jobs.database.writing():
-            for job, spec, queued in ready:
-                after = (*queued.after, jobs[-1].id) if is_sequence and jobs else queued.after
-                jobs.append(queue.submit(job, spec, replace(queued, after=after)))
-    except BaseException:
-        for job in jobs:
-            remove_file(queue.paths.spec(job.id))
-        raise
-    return jobs
+    if is_sequence:
+        befores = [(), *((job.id,) for job, _, _ in ready)]
+        ready = [
+            (job, spec, replace(queued, after=(*queued.after, *before)))
+            for (job, spec, queued), before in zip(ready, befores, strict=False)
+        ]
+    return queue.submit_all(ready)
 
 
 def prepared(queue: Queue, config: Config, request: Request, options: QueueOptions) -> tuple[Job, JobSpec, Queued]:

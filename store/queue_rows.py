@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from jobtop.core.run.scheduling import RETRIED
-from jobtop.store.jobs import NEXT_TOUCH, identity_columns, placeholders, sql_list
+from jobtop.store.jobs import NEXT_TOUCH, identity_columns, placeholders, sql_list, stored_text
 from jobtop.store.rows import RowChecker, parse_queue, parse_status_and_queue
 
 TYPE_CHECKING = False
@@ -32,6 +32,7 @@ TO_RETRY = (
 UNRECORDED = "settled = 0 AND status IN ('running', 'paused') AND recorder_pid IS NULL AND shim_pid IS NOT NULL"
 # An agent does not exit while there are queued jobs, jobs to be retried, or running jobs without a recorder.
 WORK = f"status = 'queued' OR ({TO_RETRY}) OR ({UNRECORDED})"
+RECENT_RUNS = 20  # of a name, from which its usual duration is taken
 IDS_AT_ONCE = 500  # in one statement
 
 
@@ -113,6 +114,27 @@ def set_slots(database: Database, name: str, slots: int | None) -> None:
         connection.execute("DELETE FROM groups WHERE name = ?", (name,))
         if slots is not None:
             connection.execute("INSERT INTO groups (name, slots) VALUES (?, ?)", (name, slots))
+
+
+def recent_durations(database: Database, host: str, names: list[str]) -> dict[str, list[float]]:
+    """How long the last successful jobs of each name took on a host, in seconds."""
+    wanted = ", ".join(f"({place}, CAST(? AS TEXT))" for place in range(len(names)))
+    # The index that is named has all these columns, so that the table is not read.
+    sql = f"""
+        WITH wanted (place, name) AS (VALUES {wanted}), ranked AS (
+            SELECT place, duration_seconds AS seconds,
+                row_number() OVER (PARTITION BY place ORDER BY start_time DESC) AS age
+            FROM wanted CROSS JOIN jobs INDEXED BY jobs_by_duration USING (name)
+            WHERE status = 'success' AND host = ? AND duration_seconds IS NOT NULL
+        )
+        SELECT place, seconds FROM ranked WHERE age <= {RECENT_RUNS}
+    """
+    found: dict[str, list[float]] = {name: [] for name in names}
+    with database.reading() as connection:
+        for place, seconds in connection.execute(sql, (*map(stored_text, names), host)):
+            if isinstance(seconds, float | int):
+                found[names[place]].append(float(seconds))
+    return found
 
 
 def read_statuses(database: Database, ids: dict[str, str]) -> dict[str, StatusAndQueue]:

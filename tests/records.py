@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jobtop.core.job_id import JobId
-from jobtop.core.model import Identity, Job, Status
+from jobtop.core.model import Identity, Job, Queued, Status
 from jobtop.core.paths import StatePaths, hostname
 from jobtop.core.run.supervisor import new_id
 from jobtop.store.database import open_to_write
@@ -96,6 +96,12 @@ def running_job(**values: Any) -> Job:
     return made_job(
         **{"status": Status.RUNNING, "recorder": Identity("another boot", NO_PROCESS, 1)} | unknown | values
     )
+
+
+def queued_job(**values: Any) -> Job:
+    """A job that waits in the queue of this host."""
+    unknown = {"exit_code": None, "start_time": None, "end_time": None, "duration_seconds": None, "settled": False}
+    return made_job(**{"status": Status.QUEUED, "queue": Queued()} | unknown | values)
 
 
 def live_job(**values: Any) -> Job:

@@ -129,6 +129,7 @@ SCENES = (
     Scene("job-alert", "JobScreen", job_at_alert("ffmpeg-4k"), "1"),
     Scene("host", "HostScreen", keys("h")),
     Scene("settings", "SettingsPage", keys("6"), "1"),
+    Scene("queue", "QueuePage", keys("7"), "1"),
     Scene("processes", "Processes", keys("8"), "1"),
     Scene("workflows", "Workflows", keys("9"), "1"),
     Scene("workflow", "WorkflowScreen", workflow("variant-calling"), "1"),

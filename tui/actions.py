@@ -14,7 +14,7 @@ CONFIRM, TICK, COMMAND, LEAVING, AGAIN = "confirm", "tick", "command", "leaving"
 TYPING, HOST, STRIP, MUTE = "typing", "host", "strip", "mute"
 CONTAINERS, CONTAINER, CONTAINER_LIST = "containers", "container", "container_list"
 LINE, LINES = "line", "lines"
-WORKFLOWS, WORKFLOW, GRAPH = "workflows", "workflow", "graph"
+WORKFLOWS, WORKFLOW, GRAPH, QUEUE = "workflows", "workflow", "graph", "queue"
 PROCESSES = "processes"
 
 
@@ -39,6 +39,7 @@ ACTIONS = (
     Action("go.containers", "4", "Containers", "Containers on this machine", APP, "go('containers')"),
     Action("go.alerts", "5", "Alerts", "Alerts, failed jobs, and the rules", APP, "go('alerts')"),
     Action("go.settings", "6", "Settings", "Settings, keys, and what works on this machine", APP, "go('settings')"),
+    Action("go.queue", "7", "Queue", "Queued jobs in start order, and why they wait", APP, "go('queue')"),
     Action("go.processes", "8", "Procs", "All processes of this machine, and their jobs", APP, "go('processes')"),
     Action("go.workflows", "9", "Workflows", "Workflows, and how far their runs are", APP, "go('workflows')"),
     Action("app.help", "question_mark", "Help", "Show the keys that work here", APP, "help", in_footer=True),
@@ -148,6 +149,26 @@ ACTIONS = (
     ),
     Action(
         "compare.align", "a", "Align", "Align the curves by start, end or wall clock", COMPARE, "align", in_footer=True
+    ),
+    Action(
+        "queue.sooner",
+        "plus,equals_sign",
+        "Sooner",
+        "Raise the priority of the job by one",
+        QUEUE,
+        "change_priority(1)",
+        in_footer=True,
+        changes_jobs=True,
+    ),
+    Action(
+        "queue.later",
+        "minus",
+        "Later",
+        "Lower the priority of the job by one",
+        QUEUE,
+        "change_priority(-1)",
+        in_footer=True,
+        changes_jobs=True,
     ),
     Action(
         "containers.filter",

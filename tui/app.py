@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from jobtop.core.alerts.model import Rule
     from jobtop.core.analysis.cost import Prices
     from jobtop.core.measure.live.machine_processes import ProcessMoment
+    from jobtop.core.run.scheduling import Capacity
     from jobtop.store.incidents import Incident
     from jobtop.tui.data.containers.feed import ContainerFeed, Key
     from jobtop.tui.data.containers.source import ContainerSource
@@ -60,6 +61,7 @@ PAGES = {
     "containers": "jobtop.tui.screens.container.page:Containers",
     "alerts": "jobtop.tui.screens.alerts:Alerts",
     "settings": "jobtop.tui.screens.settings:SettingsPage",
+    "queue": "jobtop.tui.screens.queue:QueuePage",
     "processes": "jobtop.tui.screens.processes:Processes",
     "workflows": "jobtop.tui.screens.workflow.page:Workflows",
 }
@@ -80,6 +82,7 @@ class Options:
     config: Config | None = None
     preferences: Path | None = None
     machine: MachineSource | None = None
+    capacity: Capacity | None = None  # what the queue can give out; None: what this machine has
     job_id: str | None = None  # opened first
     workflow_run: tuple[int, int] | None = None  # opened first: the numbers of a workflow and of its run
     is_attended: bool = False  # when the user quits, ask whether to stop the job

@@ -39,6 +39,7 @@ from jobtop.tui.actions import (
     LOG,
     MUTE,
     PROCESSES,
+    QUEUE,
     SEARCH,
     SETTINGS,
     STRIP,
@@ -61,6 +62,7 @@ TYPED_IN = frozenset({FILTER, SEARCH, FORM, COMMAND, LINE})
 SCREENS = (
     ({APP, JOBS, HISTORY}, (TABLE, CHART, FILTER, STRIP)),  # the dashboard has the same places
     ({APP, JOBS, JOB}, (TABLE, CHART, LOG, TEXT, SEARCH)),
+    ({APP, JOBS, QUEUE}, (TABLE,)),
     ({APP, COMPARE}, (TABLE, CHART)),
     ({APP, CONTAINERS, CONTAINER_LIST}, (TABLE, LINE)),
     ({APP, CONTAINERS, CONTAINER}, (TABLE, CHART, TEXT, LINE)),

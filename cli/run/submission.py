@@ -22,7 +22,7 @@ from jobtop.core.model import Status
 from jobtop.core.run import outcome
 from jobtop.core.run.request import count, group_name, whole_number
 from jobtop.lifecycle.sampling_budget import shortage_beside_others
-from jobtop.lifecycle.submit import QueueOptions, submit_to
+from jobtop.lifecycle.submit import QueueOptions, submit_all, submit_to
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from jobtop.core.model import Job
+    from jobtop.core.run.request import Request
     from jobtop.lifecycle.queue import Queue
 
 FOREGROUND_ONLY = (
@@ -52,12 +53,34 @@ def parse_start_time(text: str) -> float:
     return parse_moment(text, time.time())
 
 
+def parse_array(text: str) -> tuple[int, ...]:
+    """Parse the numbers of an array."""
+    from jobtop.core.run.sweep import array_numbers
+
+    return array_numbers(text)
+
+
+def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
+    """Parse the name and the values of a sweep."""
+    from jobtop.core.run.sweep import sweep_values
+
+    return sweep_values(text)
+
+
 SUBMIT = (
     *(option for option in RUN if option.name not in FOREGROUND_ONLY),
     Option("--after", "Start only after this job has succeeded; may be repeated.", "ID", repeated=True),
     Option("--priority", "Higher starts sooner; 0 by default, may be negative.", "N", whole_number),
     Option("--group", "The job's group: jobtop group limits how many of a group run at once.", "G", group_name),
     Option("--at", "Do not start before this time: 14:30, or ISO 8601.", "TIME", parse_start_time),
+    Option("--array", "A job for each number: {index} in arguments, JOBTOP_ARRAY_INDEX.", "1-30", parse_array),
+    Option(
+        "--sweep",
+        "A job for each value (lr=0.1,0.2 or seed=1..5): {lr}, JOBTOP_PARAM_LR; may be repeated.",
+        "K=VALUES",
+        parse_sweep,
+        repeated=True,
+    ),
     Option("--retries", "Retry up to N times if it fails, after 1s, 2s, 4s … 5m.", "N", count),
     Option("--force", "Queue it even if its command does not exist or it needs more than this host has."),
     Option("--wait", "Wait until its last attempt has ended; the exit code is that of run."),
@@ -93,6 +116,8 @@ def submit(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
         is_forced=options["force"],
     )
     request = make_request(app, command, options)
+    if options["array"] is not None or options["sweep"]:
+        return submit_array(app, request, wish, options)
     queue = open_queue(app)
     job = submit_to(queue, app.config, request, wish)
     shortage = shortage_beside_others(app.config, queue.jobs, job.id)
@@ -103,6 +128,33 @@ def submit(app: App, command: tuple[str, ...], options: dict[str, Any]) -> int:
     if shortage is not None:
         app.warn(shortage)
     return wait_for_end(app, queue, job) if options["wait"] else ExitCode.OK
+
+
+def submit_array(app: App, request: Request, wish: QueueOptions, options: dict[str, Any]) -> int:
+    """Queue a job for each value, all or none, and print the word that means them all, such as `array:3f8a21b2`."""
+    from jobtop.core.run.supervisor import new_id
+    from jobtop.core.run.sweep import ARRAY, requests_of
+
+    requests = requests_of(request, options["array"] or (), options["sweep"], str(new_id())[:8])
+    queue = open_queue(app)
+    jobs = submit_all(queue, app.config, requests, wish, is_sequence=False)
+    try:
+        print(f"{ARRAY}:{jobs[0].tags[ARRAY]}", flush=True)
+    finally:  # the jobs are queued even if the word cannot be printed
+        call_agent(app, queue)
+    return wait_for_array(app, queue, jobs) if options["wait"] else ExitCode.OK
+
+
+def wait_for_array(app: App, queue: Queue, jobs: Sequence[Job]) -> int:
+    """Wait until the last attempt at each job has ended; return 1 if one did not succeed."""
+    from jobtop.core.text.job_text import ending_text
+    from jobtop.lifecycle.wait import await_ends
+
+    gc.enable()
+    failed = [job for job in await_ends(queue, jobs, warn=app.warn) if job.status is not Status.SUCCESS]
+    for job in failed:
+        app.warn(ending_text(job))
+    return ExitCode.BAD_ANSWER if failed else ExitCode.OK
 
 
 def open_queue(app: App) -> Queue:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 
 from jobtop.cli.text.screen import Screen, can_paint
+from jobtop.core.clock import local
 from jobtop.core.errors import StoreBusy, UnknownJob
 from jobtop.core.job_id import JobId
 from jobtop.core.model import Job
@@ -17,14 +18,17 @@ WATCH_SECONDS = 1.0
 
 
 def watch_table(read: Callable[[], Sequence[QueueEntry]], draw: Callable[[Sequence[QueueEntry]], str]) -> None:
-    """Show the queue until the user leaves: every second on a terminal, otherwise each time it has changed."""
+    """Show the queue each time it has changed, until the user leaves; in a pipe with the time above each table."""
     if can_paint():
         with Screen() as screen:
             entries: Sequence[QueueEntry] = ()
+            painted: str | None = None
             while True:
                 with suppress(StoreBusy):  # shown as it was; try again later
                     entries = read()
-                screen.paint(partial(cut_lines, draw(entries)))
+                if (text := draw(entries)) != painted:
+                    screen.paint(partial(cut_lines, text))
+                    painted = text
                 if screen.wait(WATCH_SECONDS):
                     return
     shown: list[tuple[int, JobId, str]] | None = None
@@ -33,7 +37,7 @@ def watch_table(read: Callable[[], Sequence[QueueEntry]], draw: Callable[[Sequen
             entries = read()
             facts = [(place, job.id, why) for place, job, why in entries]
             if facts != shown:
-                print("" if shown is None else "\n", draw(entries), sep="", flush=True)
+                print(*([] if shown is None else [""]), local(time.time()), draw(entries), sep="\n", flush=True)
                 shown = facts
         time.sleep(WATCH_SECONDS)
 

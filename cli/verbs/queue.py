@@ -22,12 +22,10 @@ from jobtop.core.run.capacity import capacity
 from jobtop.core.run.request import group_name
 from jobtop.core.run.scheduling import amount_words, failure
 from jobtop.core.units import ABSENT, format_duration, number_of, printable
-from jobtop.lifecycle.agent_lock import is_attended
 from jobtop.lifecycle.control import elsewhere
 from jobtop.lifecycle.queue import Queue, check_retry
+from jobtop.lifecycle.queue_listing import groups_of, has_agent_soon, ordered
 from jobtop.lifecycle.queue_plan import Lineup
-from jobtop.lifecycle.wait import was_called
-from jobtop.store.agents import registered
 from jobtop.store.jobs import Jobs, Query
 
 QUEUE_COLUMNS = (
@@ -125,21 +123,8 @@ def waiting_here(jobs: Jobs, paths: StatePaths) -> Iterator[tuple[int, Job, str]
     lineup = Lineup(job_queue)
     lineup.refresh()
     plan = lineup.plan(capacity(lineup.needs_gpus), time.time())
-    queued_jobs = [job for job in jobs.select(WAITING) if job.id in lineup.waiting]
-    turn = "it is next to start"
-    if plan.start and registered(jobs.database) is None:
-        is_called = has_agent_soon(jobs, paths, queued_jobs)
-        turn += ": the agent is starting" if is_called else ", but no agent is running: jobtop agent start"
-    reasons = plan.waits | dict.fromkeys((start.id for start in plan.start), turn)
-    reasons |= {job_id: f"it will be cancelled: {reason}" for job_id, reason in plan.cancel.items()}
-    queued_jobs = [job for job in queued_jobs if job.id in reasons]
-    for place, job in enumerate(sorted(queued_jobs, key=lambda job: lineup.waiting[job.id].turn), 1):
-        yield place, job, reasons[job.id]
-
-
-def has_agent_soon(jobs: Jobs, paths: StatePaths, waiting: Sequence[Job]) -> bool:
-    """Return whether an agent runs, or was just called: submitting a job calls one."""
-    return was_called(waiting) or is_attended(jobs.database, paths)
+    queued_jobs = (job for job in jobs.select(WAITING) if job.id in lineup.waiting)
+    yield from ordered(lineup, plan, queued_jobs, paths)
 
 
 def queue_row(place: int, job: Job, why: str) -> tuple[str, ...]:
@@ -240,11 +225,8 @@ def group_records(app: App) -> Iterator[dict[str, Any]]:
     """Yield every group that has slots or live jobs."""
     lineup = Lineup(Queue(app.jobs(), app.paths))
     lineup.refresh()
-    running = [job.group for job in lineup.running.values()]
-    waiting = [job.group for job in lineup.waiting.values()]
-    for name in sorted({*lineup.groups, *running, *waiting} - {None}, key=str):
-        counts = {"running": running.count(name), "waiting": waiting.count(name)}
-        yield NO_GROUP | {"name": name, "slots": lineup.groups.get(name or "")} | counts
+    for use in groups_of(lineup):
+        yield NO_GROUP | {"name": use.name, "slots": use.slots, "running": use.running, "waiting": use.waiting}
 
 
 def group_row(record: Mapping[str, Any]) -> tuple[str, ...]:

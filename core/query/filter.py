@@ -30,6 +30,7 @@ Filters: a job has to match every word.
   command:resnet           text in the command; also note
   status:failed,timeout    one of these statuses
   tag:nightly  tag.team:x  a tag, or the value of a tag
+  array:3f8a21b2           the jobs of one submit --array or --sweep
   param.lr:0.1..0.5        a parameter: a value or a range
   since:7d                 started since then; also since:today and before:2026-11-15
   started:2026-11-01..     started in a range of time; also ended

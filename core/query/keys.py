@@ -347,6 +347,7 @@ KEYS = {
     "status": Key(_status),
     "flag": Key(_flag),
     "tag": Key(_tag),
+    "array": Key(partial(_named_tag, "array")),
     "param": Key(_param),
     "since": Key(partial(_begun, "since", ">=")),
     "before": Key(partial(_begun, "before", "<")),

@@ -73,6 +73,7 @@ PLAIN_TEXTS = {
     "captured": "processes and output captured",
     "pruned": "samples and output deleted",
     "error": "could not start",
+    "priority": "priority changed",
 }
 
 

@@ -5,6 +5,7 @@ import io
 import json
 import signal
 import subprocess
+import time
 from typing import Any
 
 import pytest
@@ -92,9 +93,11 @@ def test_changes_of_the_queue_are_lines(jobtop: Jobtop) -> None:
 def test_a_watched_queue_is_printed_again_when_it_changes(jobtop: Jobtop) -> None:
     watcher = jobtop.start("queue", "--watch")
     assert watcher.stdout
+    assert time.strptime(watcher.stdout.readline().strip(), "%Y-%m-%d %H:%M:%S")
     assert "jobtop submit" in watcher.stdout.readline()
     job = jobtop("submit", *LATER, "--", "true").stdout.strip()
-    lines = [watcher.stdout.readline() for _ in range(3)]
+    lines = [watcher.stdout.readline() for _ in range(4)]
+    assert time.strptime(lines[1].strip(), "%Y-%m-%d %H:%M:%S")
     assert job[:8] in lines[-1]
     watcher.send_signal(signal.SIGINT)
     watcher.communicate(timeout=30)

@@ -145,3 +145,33 @@ def test_gpus_are_given_out_one_by_one(tmp_path: Path, monkeypatch: pytest.Monke
 def statuses(ids: list[str]) -> list[str]:
     shapes = {shape["id"]: shape["status"] for shape in json.loads(call("history", "--all", "--json").stdout)}
     return [shapes[job] for job in ids]
+
+
+def test_one_word_means_all_jobs_of_an_array() -> None:
+    """It waits for them, lists them and stops them."""
+    words = ("--cpus", "0", "--name", "t-{index}", "--shell", "--", 'echo "{lr} $JOBTOP_PARAM_LR $JOBTOP_ARRAY_INDEX"')
+    array = submitted("--sweep", "lr=0.1,0.2", *words)
+    assert array.startswith("array:")
+    assert call("wait", array).returncode == 0
+    listed = json.loads(call("history", array, "--json").stdout)
+    assert sorted((job["name"], job["params"]["lr"]) for job in listed) == [("t-1", 0.1), ("t-2", 0.2)]
+    assert {job["tags"]["array"] for job in listed} == {array.removeprefix("array:")}
+    assert call("logs", "t-2").stdout == "0.2 0.2 2\n"
+    waiting = submitted("--array", "1-3", "--at", "2099-01-01T00:00", "--", "true")
+    assert [job["params"]["index"] for job in json.loads(call("queue", waiting, "--json").stdout)] == [1, 2, 3]
+    assert call("stop", "--yes", waiting).returncode == 0
+    assert json.loads(call("queue", "--json").stdout) == []
+
+
+def test_a_bad_array_queues_nothing() -> None:
+    for words in (("--array", "3-1"), ("--sweep", "lr"), ("--sweep", "a=1..200", "--sweep", "b=1..200")):
+        code, out, err = call("submit", *words, "--", "true")
+        assert (code, out) == (2, "")
+        assert_one_line(err)
+    assert json.loads(call("queue", "--json").stdout) == []
+
+
+def test_an_array_that_is_waited_for_fails_if_one_of_its_jobs_does() -> None:
+    code, out, err = call("submit", "--wait", "--array", "0-1", "--cpus", "0", "--shell", "--", "exit {index}")
+    assert (code, out[:6]) == (1, "array:")
+    assert_one_line(err, "exit code 1")

@@ -55,6 +55,7 @@ from jobtop.tui.screens.history import History
 from jobtop.tui.screens.host import HostScreen
 from jobtop.tui.screens.job.screen import JobScreen
 from jobtop.tui.screens.processes import Processes
+from jobtop.tui.screens.queue import QueuePage
 from jobtop.tui.screens.settings import SettingsPage
 from jobtop.tui.screens.workflow.page import Workflows as WorkflowsPage
 from jobtop.tui.screens.workflow.screen import WorkflowScreen
@@ -68,7 +69,7 @@ from jobtop.tui.widgets.output_view import OutputView, SearchLine
 from jobtop.tui.widgets.prose import Prose
 from jobtop.tui.widgets.table import Table
 from jobtop.tui.widgets.tables.processes import ProcessTree
-from records import HERE, NO_PROCESS, kept_jobs, made_job, running_job, this_process
+from records import HERE, NO_PROCESS, kept_jobs, made_job, queued_job, running_job, this_process
 from running import nothing_is_left
 from sampled import kept_sampled, steady
 from support import Jobtop, wait_for
@@ -84,7 +85,7 @@ ELSEWHERE = (
     ("history", "filter", "compare", "settings"),
     ("containers", "container", "container_list", "line", "lines"),
     ("alerts", "mute"),
-    ("workflows", "workflow", "graph"),
+    ("workflows", "workflow", "graph", "queue"),
     ("processes",),
 )
 NAMED = {place for places in ELSEWHERE for place in places}
@@ -99,6 +100,8 @@ BUSY = (
     "compare",
     "workflow",
     "workflows",
+    "queue",
+    "act",
 )  # groups of workers that finish soon
 JOB_ID = "5a17e924-0000-4000-8000-000000000000"
 JOBS = 60
@@ -322,6 +325,19 @@ def muted(seconds: float | None) -> Case:
         lambda _: list(ANSWERS),
         lambda _, after: after == [MuteAnswer(False, seconds)],
     )
+
+
+async def at_queue(visitor: Visitor) -> None:
+    await visitor.console.action_go("queue")
+    screen = page(visitor, QueuePage)
+    await until(lambda: screen.rows and screen.table.cursor_row)
+    screen.table.focus()
+
+
+def first_priority(visitor: Visitor) -> int:
+    queued = page(visitor, QueuePage).rows[0].job.queue
+    assert queued is not None
+    return queued.priority
 
 
 def at_run(run_id: int) -> Callable[[Visitor], Awaitable[None]]:
@@ -632,6 +648,7 @@ def field_value(visitor: Visitor) -> str:
 CASES: dict[str, Case] = {
     "go.dashboard": goes("dashboard", "history"),
     **{f"go.{name}": goes(name, "dashboard") for name in ("history", "compare", "containers", "alerts", "settings")},
+    "go.queue": Case(at_dashboard, kind_of_screen, comes_to(QueuePage)),
     "go.processes": goes("processes", "dashboard"),
     "go.workflows": Case(at_dashboard, kind_of_screen, comes_to(WorkflowsPage)),
     "app.help": Case(at_dashboard, kind_of_screen, comes_to(HelpScreen)),
@@ -718,6 +735,8 @@ CASES: dict[str, Case] = {
     "jobs.copy": Case(at_dashboard, lambda visitor: visitor.console.clipboard, differs),
     "history.group": Case(at_history, lambda visitor: getattr(visitor.console.screen, "is_grouped", None), more),
     "compare.align": Case(at_compare, lambda visitor: page(visitor, Compare).alignment, differs),
+    "queue.sooner": Case(at_queue, first_priority, more),
+    "queue.later": Case(at_queue, first_priority, less),
     "containers.filter": Case(at_containers, lambda visitor: isinstance(focused(visitor), Line), more),
     "containers.clear": Case(
         filtered_containers, lambda visitor: page(visitor, Containers).words, lambda _, after: after == ()
@@ -834,6 +853,7 @@ def options(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opti
     monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 0.006)  # seconds; each painting waits for one period
     monkeypatch.setattr(settings, "examine", examined)
     kept_jobs(home, *(running_job(name=f"job-{number}", shim=us, recorder=us) for number in range(JOBS)))
+    kept_jobs(home, queued_job(name="waits"))
     job = kept_sampled(home, made_job(id=JOB_ID, duration_seconds=600.0, end_time=1_700_000_600.5), steady(599))
     keep_workflow(home, str(job.id))
     directory = paths.job(job.id)

@@ -68,6 +68,7 @@ ELSEWHERE = {
     "SettingsPage",
     "Processes",
     "Workflows",
+    "QueuePage",
 }  # pages that show nothing of the dashboard
 
 

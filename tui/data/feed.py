@@ -185,7 +185,10 @@ class FollowedStore:
         is_stale = bool(job.is_stale(now, self._host))
         if seq not in self._last_minutes:
             wait_reason = self.queue.reasons.get(job.id) if self.queue is not None else None
-            return JobRow(job, self.path, elapsed=elapsed, is_stale=is_stale, wait_reason=wait_reason)
+            place = self.queue.places.get(job.id) if self.queue is not None else None
+            return JobRow(
+                job, self.path, elapsed=elapsed, is_stale=is_stale, wait_reason=wait_reason, queue_place=place
+            )
         sample, last_minute = self._last_minutes[seq]
         is_stale = is_stale or (elapsed is not None and elapsed - sample.elapsed > STALE_SECONDS)
         return JobRow(job, self.path, sample, last_minute, elapsed, is_stale, None, self._gpus.get(seq, NOTHING))

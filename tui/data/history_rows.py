@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 import time
 from array import array
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 from jobtop.core.errors import StoreBusy, StoreError, UnknownJob
@@ -33,13 +34,16 @@ from jobtop.store.listing import (
 )
 from jobtop.tui.data.reader import StoreFile, StoreReader
 from jobtop.tui.palette import FLAG_GLYPHS, STATUS_GLYPHS, Tone
-from jobtop.tui.widgets.cells import Align, Cell, Words, bounded, short_bytes
+from jobtop.tui.widgets.cells import Align, Cell, Pieces, Span, Words, bounded, short_bytes
 from jobtop.tui.widgets.columns import Column
 
 Answer = TypeVar("Answer")
 UNREADABLE = "(cannot be read)"
 MOST_KNOWN = 1000
 KEY_PATIENCE_SECONDS = 0.05  # the user waits for the visible lines
+
+
+NO_WAITS: Mapping[str, str] = MappingProxyType({})
 
 
 @record
@@ -50,13 +54,14 @@ class PastRow:
     line: JobLine
     elapsed: float | None
     is_stale: bool = False
+    wait_words: str | None = None  # of a queued job: its position, and why it waits
 
 
 class PastRows:
     """The ordered jobs of the history as rows of a table, at one moment."""
 
-    def __init__(self, past: PastJobs, now: float) -> None:
-        self.past, self.numbers, self.now = past, past.numbers, now
+    def __init__(self, past: PastJobs, now: float, waits: Mapping[str, str]) -> None:
+        self.past, self.numbers, self.now, self.waits = past, past.numbers, now, waits
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -67,7 +72,8 @@ class PastRows:
         return [self._row(number, line) for number, line in zip(numbers, lines, strict=True)]
 
     def _row(self, number: int, line: JobLine) -> PastRow:
-        return PastRow(number, line, _elapsed(line, self.now), line.is_stale(self.now, self.past.host))
+        is_stale = line.is_stale(self.now, self.past.host)
+        return PastRow(number, line, _elapsed(line, self.now), is_stale, self.waits.get(line.id))
 
     def key(self, row: PastRow) -> int:
         return row.number
@@ -194,8 +200,9 @@ class PastJobs:
         known = [await store.answer(vocabulary) for store in self.stores]
         return merge_vocabularies(words for words in known if words is not None)
 
-    def rows(self, now: float) -> PastRows:
-        return PastRows(self, now)
+    def rows(self, now: float, waits: Mapping[str, str] = NO_WAITS) -> PastRows:
+        """The rows at a moment; `waits` says of queued jobs why they wait."""
+        return PastRows(self, now, waits)
 
     def lines(self, numbers: Sequence[int]) -> list[JobLine]:
         """The lines of some jobs; each store is asked once."""
@@ -228,7 +235,7 @@ def past_columns(has_hosts: bool = False) -> tuple[Column[PastRow], ...]:
     return (
         Column("glyph", "", glyph, 1, sortable=False),
         Column("begun", "ID", lambda row: Words(row.line.id[:8], Tone.GREY), 8),
-        Column("name", "NAME", lambda row: Words(row.line.name), 14, flex=3, most=48),
+        Column("name", "NAME", name, 14, flex=3, most=48),
         *([host] if has_hosts else []),
         Column("tool", "TOOL", lambda row: text(row.line.tool), 8, flex=1, most=14, priority=9),
         Column("status", "STATUS", status, 9, priority=4),
@@ -250,6 +257,13 @@ def glyph(row: PastRow) -> Cell:
             return Words(sign, tone)
     sign, tone = STATUS_GLYPHS[str(row.line.status)]
     return Words("?" if row.is_stale else sign, tone)
+
+
+def name(row: PastRow) -> Cell:
+    """The name; behind that of a queued job, why it waits."""
+    if row.wait_words is None:
+        return Words(row.line.name)
+    return Pieces([Span(row.line.name), Span("  "), Span(row.wait_words, Tone.GREY)])
 
 
 def status(row: PastRow) -> Cell:

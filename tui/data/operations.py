@@ -191,6 +191,23 @@ def pin(row: JobRow, pinned: bool) -> str | None:
     return None
 
 
+def change_priority(row: JobRow, step: int) -> str | None:
+    """Change the priority of a queued job; return the reason if it failed."""
+    paths = StatePaths(row.store.parent, hostname())
+    if row.store != paths.store:
+        return elsewhere_words(row)
+    try:
+        database = open_to_write(paths, patience=STORE_PATIENCE_SECONDS)
+        try:
+            if not Queue(Jobs(database), paths).change_priority(row.job.id, step):
+                return f"job {row.job.id[:8]} does not wait any more"
+        finally:
+            database.close()
+    except (JobtopError, OSError) as error:
+        return str(error)
+    return None
+
+
 def elsewhere_words(row: JobRow) -> str:
     return f"job {row.job.id[:8]} is in {row.store}, which this console only reads"
 

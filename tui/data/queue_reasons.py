@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from jobtop.core.measure.collectors.proc import is_alive
@@ -18,11 +19,12 @@ QUEUE_SINCE_VERSION = 4
 
 
 class QueueReasons:
-    """The reasons why jobs wait, read again with every change of the store; nothing is read while no job waits."""
+    """The positions of queued jobs and why they wait, read with every change of the store if any job waits."""
 
     def __init__(self, paths: StatePaths) -> None:
         self.paths = paths
         self.reasons: dict[str, str] = {}
+        self.places: dict[str, int] = {}
         self._agent: Registered | None = None
         self._lineup: Lineup | None = None
 
@@ -35,9 +37,9 @@ class QueueReasons:
         if not database.has_tables_of(QUEUE_SINCE_VERSION):
             return
         self._agent = registered(database)
-        self.reasons = self._read_reasons(database) if is_any_queued else {}
+        self.reasons, self.places = self._read_reasons(database) if is_any_queued else ({}, {})
 
-    def _read_reasons(self, database: Database) -> dict[str, str]:
+    def _read_reasons(self, database: Database) -> tuple[dict[str, str], dict[str, int]]:
         from jobtop.core.run.capacity import capacity
         from jobtop.lifecycle.queue import Queue
         from jobtop.lifecycle.queue_plan import Lineup
@@ -46,4 +48,6 @@ class QueueReasons:
         if lineup is None or lineup.queue.jobs.database is not database:
             lineup = self._lineup = Lineup(Queue(Jobs(database), self.paths))
         lineup.refresh()
-        return lineup.plan(capacity(lineup.needs_gpus), time.time()).waits
+        waiting = sorted(lineup.waiting.values(), key=attrgetter("turn"))
+        places = {job.id: place for place, job in enumerate(waiting, 1)}
+        return lineup.plan(capacity(lineup.needs_gpus), time.time()).waits, places

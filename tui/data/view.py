@@ -41,10 +41,19 @@ class JobRow:
     is_stale: bool = False
     wait_reason: str | None = None  # of a queued job
     gpus: Mapping[str, tuple[Number | None, Number | None]] = NOTHING  # by name: percent, bytes that it uses
+    queue_place: int | None = None  # the position of a queued job
 
     @property
     def key(self) -> str:
         return self.job.id
+
+    @property
+    def wait_words(self) -> str | None:
+        """`#2 in the queue: waits for 1 CPU`; None if the job does not wait, or nothing is known."""
+        if self.queue_place is None:
+            return self.wait_reason
+        place = f"#{self.queue_place} in the queue"
+        return place if self.wait_reason is None else f"{place}: {self.wait_reason}"
 
 
 @record

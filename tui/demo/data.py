@@ -1,6 +1,6 @@
 """The jobs of the simulated machine: what each one uses, and how its earlier runs ended."""
 
-from jobtop.core.model import Limits
+from jobtop.core.model import Limits, Queued
 from jobtop.tui.demo.demo_job import DAY, GIB, HOUR, MIB, DemoAlert, DemoJob, DemoProcess, EarlierRuns, LevelCurve
 
 FINETUNE = DemoJob(
@@ -192,6 +192,7 @@ ETL = DemoJob(
     write_rate=9 * MIB,
     limits=Limits(cpus=1, memory_bytes=8 * GIB, runtime_seconds=HOUR),
     tags={"schedule": "nightly"},
+    queue=Queued(group="nightly"),
     params={"target": "reporting", "chunk": 50000},
     processes=(
         DemoProcess("python -m warehouse.etl --full --target reporting", 0, 0.9, 0.93, 6),
@@ -323,6 +324,7 @@ SWEEP = DemoJob(
     limits=Limits(cpus=2, memory_bytes=3 * GIB, timeout_seconds=900),
     tags={"project": "churn"},
     params={"depth": 8, "eta": 0.05},
+    queue=Queued(priority=5, group="sweeps"),
     output_lines=("[{n}] train-auc:0.9{small}1  valid-auc:0.8{small}7",),
 )
 NUMPY = DemoJob(
@@ -363,6 +365,7 @@ BACKUP = DemoJob(
     read_rate=60 * MIB,
     write_rate=12 * MIB,
     tags={"schedule": "nightly"},
+    queue=Queued(priority=-1, group="nightly"),
     output_lines=("[0:{small}4] {small}1.20%  {n} files, ETA 1:0{small}",),
 )
 KAFKA = DemoJob(
@@ -395,6 +398,7 @@ RUNNING: tuple[tuple[DemoJob, float], ...] = (
 )
 PAUSED: tuple[tuple[DemoJob, float], ...] = ((MDRUN, 2.7 * HOUR),)
 QUEUED: tuple[tuple[DemoJob, float], ...] = ((SWEEP, 211.0), (RENDER, 95.0), (BACKUP, 12.0))
+SLOTS = {"nightly": 1, "sweeps": 2}
 CHILDREN = {BWA.name: NEXTFLOW.name}
 SHORT = (UNIT, LINT, SITE)  # start and end while the console is open
 

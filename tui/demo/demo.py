@@ -24,6 +24,7 @@ from jobtop.store.agents import register
 from jobtop.store.alerts.alert_rows import AlertStore
 from jobtop.store.database import open_to_write
 from jobtop.store.jobs import Event, Jobs
+from jobtop.store.queue_rows import set_slots
 from jobtop.store.samples.devices import DeviceRecord
 from jobtop.store.samples.head import HOSTS
 from jobtop.store.samples.hosts import boot_number
@@ -31,9 +32,9 @@ from jobtop.store.samples.named import NamedRecord
 from jobtop.store.samples.series import SeriesStore
 from jobtop.store.samples.snapshots import Snapshots
 from jobtop.tui.app import Console, Options
-from jobtop.tui.demo.data import CHILDREN, PAUSED, QUEUED, RUNNING, SHORT
+from jobtop.tui.demo.data import CHILDREN, PAUSED, QUEUED, RUNNING, SHORT, SLOTS
 from jobtop.tui.demo.demo_job import DemoAlert, DemoJob, End
-from jobtop.tui.demo.load import GPU_PRODUCT, HOST, UPTIME_SECONDS, DemoMachine, DeviceReading
+from jobtop.tui.demo.load import CAPACITY, GPU_PRODUCT, HOST, UPTIME_SECONDS, DemoMachine, DeviceReading
 from jobtop.tui.demo.record import BOOT, DemoRun, begun, finished_job, new_run, past_runs
 from jobtop.tui.demo.workflows import keep_workflows
 
@@ -135,6 +136,8 @@ class Demo:
             self._begin_all(store)
             self._without_output += keep_workflows(store, self.live, now)
             self._without_output.sort(key=begun)
+            for group, slots in SLOTS.items():
+                set_slots(store.database, group, slots)
             register(store.database, identify(os.getpid()))  # so that queued jobs have an agent
         finally:
             store.close()
@@ -187,6 +190,8 @@ class Demo:
         run = new_run(demo_job, next(self._numbers), started - 0.1, self.boot_time, started)
         if demo_job.gpu is not None:
             run.events.append(Event(started + 4, "gpu_used", {"gpu": str(demo_job.gpu), "product": GPU_PRODUCT}))
+        if demo_job.queue.group is not None:
+            run.job = replace(run.job, queue=demo_job.queue)
         if is_paused:
             run.job = replace(run.job, status=Status.PAUSED)
             run.events.append(Event(self.now - FINE_SECONDS, "paused", {}))
@@ -311,4 +316,5 @@ def of_demo(made: Demo, options: Options) -> Options:
         machine=made.machine,
         containers=containers,
         processes=processes,
+        capacity=CAPACITY,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from jobtop.core.model import Limits
+from jobtop.core.model import Limits, Queued
 from jobtop.core.record import fresh, record, replace
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -81,6 +81,7 @@ class DemoJob:
     error_lines: tuple[str, ...] = ()
     seconds_per_line: float = 2.0
     alerts: tuple[DemoAlert, ...] = ()
+    queue: Queued = Queued()
 
     @property
     def tree(self) -> tuple[DemoProcess, ...]:

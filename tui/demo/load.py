@@ -11,6 +11,7 @@ from jobtop.core.measure.device import Device
 from jobtop.core.measure.snapshot import ProcessRow
 from jobtop.core.metrics import JOB_COLUMNS, Kind, find_metric
 from jobtop.core.model import Sample
+from jobtop.core.run.scheduling import Capacity
 from jobtop.store.samples.head import HOSTS
 from jobtop.store.samples.live import KEPT_SAMPLES
 from jobtop.tui.data.machine import MachinePast
@@ -24,6 +25,7 @@ HOST = "atlas"
 CORES = 16
 MEMORY_BYTES, SWAP_BYTES, DISK_BYTES = 64 * GIB, 8 * GIB, 1843 * GIB
 OTHERS_BYTES, OTHERS_CORES = 4.6 * GIB, 0.5
+CAPACITY = Capacity(CORES, MEMORY_BYTES, ("nvidia:0", "nvidia:1"))  # for the queue
 DISK_BYTES_A_SECOND = 1100 * MIB
 GPU_BYTES, GPU_PRODUCT, GPU_WATTS, IDLE_GPU_WATTS = 24 * GIB, "NVIDIA GeForce RTX 4090", 450.0, 60.0
 HOT_PERCENT = 96  # a GPU that is busier is at its power limit

@@ -113,6 +113,7 @@ def new_run(demo_job: DemoJob, number: int, submitted: float, boot_time: float, 
         usage=Usage(cpus_allowed=float(CORES)),
         monitor=Monitor(interval_seconds=1.0),
         shim=None if started is None else Identity(BOOT, pid - 1, 100 * number),
+        queue=demo_job.queue if started is None else None,
         settled=True,  # otherwise the next verb would look for its processes
     )
     events = [Event(submitted, "submitted", {})]

@@ -116,9 +116,14 @@ def _keep_run(
         for place, step in enumerate(steps)
         if step.name not in known
     }
+    jobs = known | made
+    for step in steps:
+        if (job := jobs[step.name].job).status is Status.QUEUED and job.queue is not None:
+            after = tuple(str(jobs[name].job.id) for name in step.after)
+            jobs[step.name].job = replace(job, queue=replace(job.queue, after=after))
     runs = sorted(made.values(), key=lambda run: run.job.start_time or now)
     store.write(runs)
-    workflows, jobs = Workflows(store.database), known | made
+    workflows = Workflows(store.database)
     run_id = workflows.add_run(workflow_id, {"parallel": 4}, now - age)
     workflows.add_jobs(
         workflow_id,

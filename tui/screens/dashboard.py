@@ -448,7 +448,7 @@ def whole_memory(job: Job, total: float | None) -> Whole | None:
 def empty_words(row: JobRow) -> str:
     """The reason why a live job has no curve."""
     if row.job.start_time is None:
-        return row.wait_reason or "it waits for its turn"
+        return row.wait_words or "it waits for its turn"
     return not_monitored_text(row.job) or "no samples yet"
 
 

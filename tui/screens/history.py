@@ -129,9 +129,14 @@ class History(JobActions):
         if self.is_grouped:
             self.group_table.source = ListRows(sorted_groups(self.groups, self.group_sort), lambda group: group.name)
         else:
-            self.lines.source = self.past.rows(time.time())
+            self.lines.source = self.past.rows(time.time(), self.waits())
         table.set_subtitle([Span(self.words(), Tone.GREY)])
         self.refresh_keys()
+
+    def waits(self) -> dict[str, str]:
+        """The positions of queued jobs, and why they wait."""
+        rows = self.console.view.rows if self.console.view is not None else ()
+        return {row.job.id: words for row in rows if (words := row.wait_words) is not None}
 
     def words(self) -> str:
         """`1 204 jobs · sort name▲ · 2 marked`, and what is left out."""

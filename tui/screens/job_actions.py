@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 COMPARABLE = range(2, 7)
 LABEL_CELLS = 40
+WAITING_MEANINGS = {
+    "Stop": "It has not started: it leaves the queue, and is recorded as cancelled.",
+    "Kill": "It has not started: it leaves the queue, and is recorded as cancelled.",
+    "Pause": "It stays in the queue, and does not start until you resume it.",
+    "Resume": "It may start again when its turn comes.",
+}
 
 
 class JobActions(Page):
@@ -261,6 +267,8 @@ def meaning(operation: Operation, rows: Sequence[JobRow]) -> str:
     """What an operation does to these jobs."""
     from jobtop.tui.data.operations import STOP, stop_words
 
+    if all(row.job.start_time is None and row.job.status in (Status.QUEUED, Status.PAUSED) for row in rows):
+        return WAITING_MEANINGS.get(operation.title, operation.meaning)
     graces = {row.job.grace_seconds for row in rows}
     return stop_words(graces.pop() if len(graces) == 1 else None) if operation is STOP else operation.meaning
 

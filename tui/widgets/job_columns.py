@@ -156,7 +156,7 @@ def name(apart: Mapping[str, str]) -> Callable[[JobRow], Cell]:
 
     def cell(row: JobRow) -> Cell:
         job = row.job
-        return NameCell(job.name, job.command, job.status.ended, row.wait_reason, apart.get(job.id))
+        return NameCell(job.name, job.command, job.status.ended, row.wait_words, apart.get(job.id))
 
     return cell
 
@@ -167,7 +167,10 @@ def with_names(columns: Sequence[Column[JobRow]], apart: Mapping[str, str]) -> t
 
 
 def state(row: JobRow) -> Cell:
+    """The status, of a queued job with its position."""
     _, tone = STATUS_GLYPHS[str(row.job.status)]
+    if row.queue_place is not None and row.job.status == "queued":
+        return Words(f"{'queued' if row.queue_place < 10 else 'wait'} #{row.queue_place}", tone)
     return Words("stale" if row.is_stale and not row.job.status.ended else str(row.job.status), tone)
 
 

@@ -318,7 +318,7 @@ class JobScreen(ChartScreen, JobActions):
         view = self.console.view
         events = [(event.at, event.kind, event.detail) for event in job_view.events]
         waits = waiting(
-            job_view.job, self.row.wait_reason if self.row is not None else None, view.has_agent if view else None
+            job_view.job, self.row.wait_words if self.row is not None else None, view.has_agent if view else None
         )
         lines = waits or explain_end(job_view.job, events, job_view.last_lines)
         self.query_one("#why", Why).explain(lines, bool(waits))
