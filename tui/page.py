@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jobtop.tui.app import Console
     from jobtop.tui.chart.window import TimeWindow
 
-WITH_TITLES = 100  # columns from which all tabs have titles
+WITH_TITLES = 136  # columns from which all tabs have titles
 WITH_PALETTE = 70
 GAP = "   "
 MOST_NAMED = 6  # in one notification or question
