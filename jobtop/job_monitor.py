@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from jobtop.core.model import Status
 from jobtop.core.track.keystone import HAS_RESULT, NAN, PROFILE, STATUSES, Task, complete_profile, task_entry, with_nan
+from jobtop.core.track.params import plain_params
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -36,8 +37,8 @@ LOG_DIR_TAG = "log_dir"  # of jobs of a monitor with a directory of its own
 class ActiveJob:
     """A job that is monitored: its block, and what the caller said about it."""
 
-    def __init__(self, task_id: str, tool: str | None, script: str | None, params: Mapping[str, Any]) -> None:
-        self.task_id, self.tool, self.script, self.params = task_id, tool, script, dict(params)
+    def __init__(self, task_id: str, tool: str | None, script: str | None, params: object) -> None:
+        self.task_id, self.tool, self.script, self.params = task_id, tool, script, plain_params(params)
         self.block: Block | None = None
         self.container: ContainerWatch | None = None
         self.start_time, self.began, self.process = time.time(), time.monotonic(), os.getpid()
@@ -93,7 +94,7 @@ class JobMonitor:
         container_name: str | None = None,
     ) -> None:
         """Begin to measure a job; with `container_name`, also what this container uses."""
-        job = ActiveJob(str(task_id), tool, script, params or {})
+        job = ActiveJob(str(task_id), tool, script, params)
         with self._lock:
             before = self._active.pop(job.task_id, None)
         if before is not None and before.process == os.getpid():

@@ -122,7 +122,7 @@ def open_block(
             name=str(name),
             tool=tool,
             script=script,
-            params=dict(params or {}),
+            params=params,
             tags={str(key): str(value) for key, value in (tags or {}).items()},
             note=note,
             external_id=external_id,

@@ -43,6 +43,6 @@ for job in store.jobs("status:failed since:7d"):
 with jobtop.open_store() as store:
     job = store.job("last:success")
     series = store.series(job, ["cpu.percent", "mem.used"], max_points=100)
-    print(series.elapsed[-1], series["mem.used"][-1])
+    print(series.elapsed[-1], max(value or 0 for value in series["mem.used"]))
     print(store.logs("background"))
     print(store.stats("tag:nightly")["success_rate"])

@@ -13,6 +13,7 @@ def main(arguments: list[str]) -> None:
 
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # the shell that starts this process lets it ignore that
     from jobtop.lifecycle.tracking.serving import serve
 
     serve(arguments[0], int(arguments[1]))

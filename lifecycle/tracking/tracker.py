@@ -26,6 +26,7 @@ from jobtop.core.state_files import make_state_dirs
 from jobtop.core.track.counters import live_children, own_cpu, own_thread_seconds, read_counters, tree_io
 from jobtop.core.track.ends import BlockEnd, ended_block, label_memory, with_exact_cpu
 from jobtop.core.track.ledger import Ledger
+from jobtop.core.track.params import plain_params
 from jobtop.lifecycle.ends import end_events, flag_over_use, judge_alerts, limits_of, observation_in
 from jobtop.lifecycle.kinds.registry import PYTHON
 from jobtop.lifecycle.recorder import write_private
@@ -58,7 +59,7 @@ class BlockRequest:
     name: str
     tool: str | None = None
     script: str | None = None
-    params: dict[str, Any] | None = None
+    params: object = None
     tags: dict[str, str] | None = None
     note: str | None = None
     external_id: str | None = None
@@ -251,7 +252,7 @@ class Tracker:
             parent_id=request.parent_id or os.environ.get("JOBTOP_JOB_ID"),
             tool=request.tool or "python",
             script=request.script or script_of(command),
-            params=redact_mapping(plain(request.params or {}), secret),
+            params=redact_mapping(plain_params(request.params), secret),
             tags=request.tags or {},
             note=request.note,
             pid=me.pid,
@@ -389,12 +390,6 @@ def answered_children(answer: dict[str, Any]) -> tuple[float, float] | None:
     """The CPU time of children as the sampler says it."""
     found = answer.get("children")
     return None if found is None else (found[0], found[1])
-
-
-def plain(values: dict[str, Any]) -> dict[str, Any]:
-    """The values as JSON has them; what JSON does not have as text."""
-    found: dict[str, Any] = json.loads(json.dumps(values, default=str))
-    return found
 
 
 def current_directory() -> str:
