@@ -303,8 +303,11 @@ def test_what_comes_after_a_dead_shim_with_its_pid_is_no_job(fake: FakeProc) -> 
 
 @pytest.fixture
 def family() -> Iterator[subprocess.Popen[bytes]]:
-    """A real process with a child and a grandchild that wait for the end of its input."""
-    code = "import os; os.fork(); os.fork(); os.read(0, 1)"
+    """A real process with a child and a grandchild that wait for the end of its input.
+
+    They share more memory than the kernel rounds: it counts resident pages for each CPU, in batches.
+    """
+    code = "import os; held = bytearray(b'x') * (32 << 20); os.fork(); os.fork(); os.read(0, 1)"
     with subprocess.Popen([sys.executable, "-I", "-S", "-c", code], stdin=subprocess.PIPE) as process:
         yield process
         assert process.stdin
@@ -318,7 +321,7 @@ def test_real_processes_are_found_measured_and_forgotten(family: subprocess.Pope
     def all_there() -> bool:
         """Also children of other tests may be below this process, which have exited and were not reaped."""
         table.sweep()
-        return sum(member.is_alive and member.rss > 0 for member in tree.members.values()) >= 4
+        return sum(member.is_alive for member in tree.members.values()) >= 4
 
     wait_for(all_there)
     table.read_details(1.0)
